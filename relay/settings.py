@@ -1,0 +1,135 @@
+"""Settings of every process: a TOML file (``relay.toml``), overridden by ``RELAY_*`` environment variables.
+
+Built once by the entry point and handed on; nothing reads the environment at import. docs/settings.md lists every key
+(a test keeps it complete).
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from relay.errors import SettingsError
+
+
+class Issuer(BaseModel):
+    """An OIDC token issuer whose tokens downstreams may present.
+
+    ``repository_claim`` names the claim with ``owner/repo``; ``jwks_url`` defaults to ``<issuer>/.well-known/jwks``.
+    """
+
+    issuer: str
+    jwks_url: str = ""
+    repository_claim: str = "repository"
+
+    @property
+    def keys_url(self) -> str:
+        return self.jwks_url or self.issuer.rstrip("/") + "/.well-known/jwks"
+
+
+GITHUB_ISSUER = "https://token.actions.githubusercontent.com"
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="RELAY_", env_nested_delimiter="__", extra="forbid")
+
+    data_dir: Path = Field(Path(".relay"), description="Folder of everything the relay keeps: database, mirrors, logs.")
+    database_url: str = Field("", description="SQLAlchemy URL; empty: SQLite in data_dir.")
+    broker_url: str = Field("", description="Celery broker URL; empty: `relay up` starts an embedded Valkey.")
+    host: str = Field("127.0.0.1", description="Address the web process listens on.")
+    port: int = Field(8460, ge=0, le=65535, description="Port of the web process.")
+    public_url: str = Field("", description="URL people and workers reach the web process at; empty: http://host:port.")
+
+    upstream_repo: str = Field("pytorch/pytorch", description="owner/name of the repository whose events are taken.")
+    upstream_url: str = Field("", description="Git URL or folder of upstream; empty: https://github.com/<upstream_repo>.")
+    allowlist: str = Field("", description="Path of the allowlist YAML.")
+    configs_dir: Path = Field(
+        Path("test_configs/spyre"), description="Folder with capability.yaml and the reuse configs of the device."
+    )
+
+    webhook_secrets: list[SecretStr] = Field(
+        default_factory=list, description="Webhook secrets; two during a rotation. Any of them may sign."
+    )
+    max_body_bytes: int = Field(25 * 1024 * 1024, description="Largest webhook body that is read, in bytes.")
+    worker_key: SecretStr = Field(SecretStr(""), description="Key by which emulator workers enrol and take leases.")
+
+    github_api_url: str = Field("https://api.github.com", description="Base URL of GitHub's REST API.")
+    github_app_id: str = Field("", description="Id of the GitHub App.")
+    github_private_key: SecretStr = Field(SecretStr(""), description="PEM private key of the GitHub App.")
+    hud_url: str = Field("", description="URL the HUD rows are posted to; empty: no HUD.")
+    hud_bot_key: SecretStr = Field(SecretStr(""), description="Value of the x-hud-internal-bot header.")
+    oidc_audience: str = Field("pytorch-cross-repo-ci-relay", description="Audience that callback tokens must name.")
+    oidc_issuers: list[Issuer] = Field(
+        default_factory=lambda: [Issuer(issuer=GITHUB_ISSUER)], description="Issuers of callback tokens."
+    )
+
+    heartbeat_s: float = Field(3.0, gt=0, description="Seconds between a worker's heartbeats; three missed end a lease.")
+    requeue_s: float = Field(5.0, gt=0, description="Seconds after which the pump sends due work to the broker again.")
+    poll_s: float = Field(0.1, gt=0, description="Seconds between two looks of the pump at the database.")
+    budget_minutes: float = Field(10.0, gt=0, description="Minutes of run time a plan may cost, over all its workers.")
+    shard_seconds: float = Field(20.0, gt=0, description="Estimated seconds a shard should take.")
+    variant_timeout_s: float = Field(60.0, gt=0, description="Wall clock of one variant, in seconds.")
+    shard_timeout_s: float = Field(900.0, gt=0, description="Wall clock of one shard, in seconds.")
+    memory_mb: int = Field(8192, gt=0, description="Memory limit of one forked test process, in MiB.")
+
+    @field_validator("webhook_secrets", "worker_key", "github_private_key", "hud_bot_key", mode="before")
+    @classmethod
+    def _strip(cls, value: Any) -> Any:
+        # a secret pasted with a newline at its end signs nothing right
+        if isinstance(value, str):
+            return value.strip()
+        return value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        # the environment wins over the file, whose values come in as init arguments
+        return env_settings, init_settings
+
+    @property
+    def database(self) -> str:
+        return self.database_url or f"sqlite:///{(self.data_dir / 'relay.sqlite3').absolute()}"
+
+    @property
+    def url(self) -> str:
+        return (self.public_url or f"http://{self.host}:{self.port}").rstrip("/")
+
+    @property
+    def lease_s(self) -> float:
+        """Seconds after the last heartbeat at which a lease is lost: three beats, and a little for a slow network."""
+        return self.heartbeat_s * 3 + 0.5
+
+
+def load(path: str | os.PathLike[str] | None = None) -> Settings:
+    """Reads the TOML file (``path``, else ``$RELAY_CONFIG``, else none) and the environment.
+
+    Raises SettingsError that names the file and the key.
+    """
+    path = path or os.environ.get("RELAY_CONFIG") or None
+    values: dict[str, Any] = {}
+    if path:
+        try:
+            values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as exc:
+            raise SettingsError(f"{path}: {exc.strerror or exc}", "give the path of a readable TOML file") from exc
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+            raise SettingsError(f"{path}: not valid TOML: {exc}", "docs/settings.md shows a complete file") from exc
+    try:
+        return Settings(**values)
+    except ValidationError as exc:
+        first = exc.errors()[0]
+        where = ".".join(str(p) for p in first["loc"])
+        known = ", ".join(sorted(Settings.model_fields))
+        hint = f"known settings: {known}" if first["type"] == "extra_forbidden" else "docs/settings.md lists every key"
+        raise SettingsError(f"{path or 'environment'}: setting {where}: {first['msg']}", hint) from exc

@@ -1,0 +1,63 @@
+"""The engine: SQLite (WAL, one writer, short transactions) or PostgreSQL, behind one URL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError
+
+from relay.errors import SettingsError
+
+MIGRATIONS = Path(__file__).with_name("migrations")
+
+
+def open_engine(url: str) -> Engine:
+    """An engine for ``url``. On SQLite every transaction of ``begin`` takes the write lock at once (BEGIN IMMEDIATE):
+    upgrading a read lock in the middle would fail at once instead of waiting for its turn."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError as exc:
+        raise SettingsError(f"database_url: {exc}", "for example sqlite:////var/lib/relay/relay.sqlite3") from exc
+    if parsed.get_backend_name() != "sqlite":
+        return create_engine(url, pool_pre_ping=True, pool_size=10)
+    if parsed.database:
+        Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(url, connect_args={"timeout": 30})
+
+    @event.listens_for(engine, "connect")
+    def _pragmas(dbapi: Any, _record: Any) -> None:
+        dbapi.isolation_level = None  # we say BEGIN ourselves
+        cursor = dbapi.cursor()
+        # FULL: what was acknowledged survives a power cut, not only a kill
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=30000"):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def _begin(conn: Connection) -> None:
+        read_only = conn.get_execution_options().get("read_only", False)
+        conn.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+    return engine
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """A connection for reading: a consistent snapshot that never waits for the writer."""
+    with engine.connect().execution_options(read_only=True) as conn, conn.begin():
+        yield conn
+
+
+def migrate(engine: Engine) -> None:
+    """Brings the database to the newest schema. Safe to call from several processes: Alembic's version row decides."""
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    with engine.begin() as conn:
+        config.attributes["connection"] = conn
+        command.upgrade(config, "head")

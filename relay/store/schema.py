@@ -1,0 +1,265 @@
+"""The tables: the only truth. Times are seconds since the epoch (UTC, float); JSON columns hold plain values.
+
+The invariants live in the constraints: a delivery id is claimed once, a downstream gets one dispatch a delivery, a job
+is one row per (dispatch, workflow, job, run id, attempt), an effect on the outside is one outbox row per key, a
+variant has one result per shard.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(column_0_label)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+delivery = Table(
+    "delivery",
+    metadata,
+    Column("id", String(64), primary_key=True),  # X-GitHub-Delivery
+    Column("event", String(64), nullable=False),
+    Column("action", String(64)),
+    Column("repo", String(255)),
+    Column("received_at", Float, nullable=False),
+    Column("state", String(16), nullable=False),  # received, routed, ignored
+    Column("code", String(64)),  # reason code of the routing or of ignoring
+    Column("reason", Text),
+    Column("body", LargeBinary),  # zlib; None once pruned, and for ignored events
+    Column("due_at", Float),  # when the pump hands it to the broker (again); None: nothing to do
+    Column("attempts", Integer, nullable=False, default=0),
+    Index("ix_delivery_due", "due_at"),
+)
+
+dispatch = Table(
+    "dispatch",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("delivery_id", String(64), ForeignKey("delivery.id"), nullable=False),
+    Column("downstream", String(255), nullable=False),  # owner/repo as the allowlist spells it
+    Column("downstream_key", String(255), nullable=False),  # case folded
+    Column("level", String(2), nullable=False),  # pinned when routed
+    Column("device", String(64)),
+    Column("oncalls", JSON, nullable=False),
+    Column("executor", String(16), nullable=False),  # github, workers
+    Column("event", String(64), nullable=False),
+    Column("action", String(64)),
+    Column("upstream", String(255), nullable=False),
+    Column("pr_number", Integer),
+    Column("pr_title", Text),
+    Column("author", String(255)),
+    Column("author_trusted", Boolean, nullable=False, default=False),
+    Column("base_sha", String(40)),
+    Column("head_sha", String(40), nullable=False),
+    Column("base_ref", String(255)),
+    Column("head_repo", String(255)),
+    # github: sending, sent, running, completed; workers: selecting, running, confirming, verifying, completed;
+    # both: superseded, failed
+    Column("state", String(16), nullable=False),
+    Column("due_at", Float),
+    Column("attempts", Integer, nullable=False, default=0),
+    Column("created_at", Float, nullable=False),
+    Column("selected_at", Float),
+    Column("started_at", Float),  # first lease or first callback
+    Column("ran_at", Float),  # last shard of the head side done
+    Column("closed_at", Float),
+    Column("conclusion", String(32)),
+    Column("code", String(64)),  # verdict's reason code
+    Column("summary", Text),  # verdict's one sentence
+    Column("verdict", JSON),  # selector.model.Verdict as a map, for workers
+    Column("error", Text),
+    UniqueConstraint("delivery_id", "downstream_key"),
+    Index("ix_dispatch_due", "due_at"),
+    Index("ix_dispatch_pr", "upstream", "pr_number"),
+    Index("ix_dispatch_created", "created_at"),
+)
+
+job = Table(
+    "job",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("dispatch_id", String(32), ForeignKey("dispatch.id"), nullable=False),
+    Column("workflow", String(255), nullable=False),
+    Column("name", String(255), nullable=False),
+    Column("run_id", String(64), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("status", String(16), nullable=False),  # queued, in_progress, completed
+    Column("conclusion", String(32)),
+    Column("url", Text),
+    Column("reported_check_run_id", String(64)),  # the downstream's own, from the callback
+    Column("check_run_id", String(64)),  # ours on upstream, once created
+    Column("queued_at", Float),
+    Column("started_at", Float),
+    Column("completed_at", Float),
+    Column("start_known", Boolean, nullable=False, default=True),
+    Column("results", JSON),  # {passed, failed, skipped, total}
+    Column("artifact_url", Text),
+    Column("version", Integer, nullable=False, default=0),
+    UniqueConstraint("dispatch_id", "workflow", "name", "run_id", "attempt"),
+)
+
+plan = Table(
+    "plan",
+    metadata,
+    Column("dispatch_id", String(32), ForeignKey("dispatch.id"), primary_key=True),
+    Column("runtime", JSON, nullable=False),  # {kind, torch, files}
+    Column("partial", Boolean, nullable=False),
+    Column("tests", JSON, nullable=False),  # PlannedTest as maps
+    Column("left_out", JSON, nullable=False),
+    Column("not_exercised", JSON, nullable=False),
+    Column("counts", JSON, nullable=False),
+    Column("timings", JSON, nullable=False),
+    Column("warnings", JSON, nullable=False),
+    Column("created_at", Float, nullable=False),
+)
+
+decision = Table(
+    "decision",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("dispatch_id", String(32), ForeignKey("dispatch.id"), nullable=False),
+    Column("stage", String(16), nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("verdict", String(32), nullable=False),
+    Column("code", String(64), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("evidence", JSON, nullable=False),
+    Column("confidence", Float, nullable=False),
+    Column("by", String(16), nullable=False),
+    Index("ix_decision_dispatch", "dispatch_id", "stage"),
+)
+
+shard = Table(
+    "shard",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("dispatch_id", String(32), ForeignKey("dispatch.id"), nullable=False),
+    Column("side", String(8), nullable=False),  # head, base
+    Column("index", Integer, nullable=False),
+    Column("queue", String(64), nullable=False),  # shards.<device>
+    Column("spec", JSON, nullable=False),  # what a lease hands out, see docs/worker-api.md
+    Column("est_seconds", Float, nullable=False),
+    Column("state", String(16), nullable=False),  # queued, leased, done, failed
+    Column("fence", Integer, nullable=False, default=0),  # grows with every lease; an older one may not write
+    Column("lease_token", String(64)),  # sha256 of the token
+    Column("worker", String(128)),
+    Column("lease_until", Float),
+    Column("due_at", Float),
+    Column("attempts", Integer, nullable=False, default=0),
+    Column("created_at", Float, nullable=False),
+    Column("started_at", Float),
+    Column("finished_at", Float),
+    Column("report", JSON),  # what the worker said at the end: collected, errors, meter, timings
+    Column("error", Text),
+    UniqueConstraint("dispatch_id", "side", "index"),
+    Index("ix_shard_due", "due_at"),
+)
+
+result = Table(
+    "result",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("dispatch_id", String(32), ForeignKey("dispatch.id"), nullable=False),
+    Column("shard_id", String(32), ForeignKey("shard.id"), nullable=False),
+    Column("side", String(8), nullable=False),
+    Column("test", Text, nullable=False),  # file::Class::method
+    Column("variant", String(512), nullable=False),
+    Column("op", String(128)),
+    Column("dtype", String(32)),
+    Column("mode", String(24), nullable=False),
+    Column("outcome", String(16), nullable=False),
+    Column("reason", Text),
+    Column("seconds", Float, nullable=False),
+    Column("kernels", Integer),
+    Column("modelled_us", Float),
+    Column("message", Text),
+    Column("log_tail", Text),
+    Column("fence", Integer, nullable=False),
+    Column("recorded_at", Float, nullable=False),
+    UniqueConstraint("shard_id", "test", "variant"),
+    Index("ix_result_dispatch", "dispatch_id", "side", "outcome"),
+    Index("ix_result_test", "test", "recorded_at"),
+)
+
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("key", String(255), nullable=False, unique=True),  # one effect, whatever happens
+    Column("kind", String(24), nullable=False),  # dispatch, check_run, hud
+    Column("stream", String(255), nullable=False),  # effects of one stream leave in order of id
+    Column("dispatch_id", String(32), ForeignKey("dispatch.id")),
+    Column("job_id", String(32), ForeignKey("job.id")),
+    Column("target", String(255), nullable=False),  # owner/repo, or a host
+    Column("payload", JSON, nullable=False),
+    Column("state", String(16), nullable=False),  # due, sent, parked, dropped
+    Column("due_at", Float),
+    Column("attempts", Integer, nullable=False, default=0),
+    Column("ambiguous", Boolean, nullable=False, default=False),  # a send whose answer we never saw
+    Column("last_status", Integer),
+    Column("last_error", Text),
+    Column("response", JSON),
+    Column("created_at", Float, nullable=False),
+    Column("sent_at", Float),
+    Index("ix_outbox_due", "due_at"),
+    Index("ix_outbox_stream", "stream", "id"),
+)
+
+worker = Table(
+    "worker",
+    metadata,
+    Column("name", String(128), primary_key=True),
+    Column("device", String(64), nullable=False),
+    Column("queue", String(64), nullable=False),
+    Column("torch", String(64), nullable=False),
+    Column("runtimes", JSON, nullable=False),
+    Column("info", JSON, nullable=False),
+    Column("seen_at", Float, nullable=False),
+)
+
+opdb = Table(
+    "opdb",
+    metadata,
+    Column("torch", String(64), primary_key=True),
+    Column("digest", String(64), nullable=False),
+    Column("body", LargeBinary, nullable=False),  # zlib JSON of selector.model.OpDatabase
+    Column("stored_at", Float, nullable=False),
+)
+
+allowlist_version = Table(
+    "allowlist_version",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("digest", String(64), nullable=False, unique=True),
+    Column("source", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("loaded_at", Float, nullable=False),
+)
+
+seen_token = Table(
+    "seen_token",
+    metadata,
+    Column("jti", String(255), primary_key=True),  # issuer + "#" + jti
+    Column("body_digest", String(64), nullable=False),
+    Column("answer", JSON),
+    Column("expires_at", Float, nullable=False),
+)
