@@ -1,0 +1,94 @@
+"""What a loaded reuse configuration says, as plain values. Dtypes are torch's names without ``torch.`` (``float16``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from selector.model import Mode
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSource:
+    """One YAML file: its name (relative, used in messages and by ``extends``) and its text."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigProblem:
+    """One finding about a config, at a 1-based line and column. ``code`` is stable and listed in docs/errors.md."""
+
+    source: str
+    line: int
+    column: int
+    level: Literal["error", "warning"]
+    code: str
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        hint = f" ({self.hint})" if self.hint else ""
+        return f"{self.source}:{self.line}:{self.column}: {self.level}: {self.message}{hint} [{self.code}]"
+
+
+@dataclass(frozen=True, slots=True)
+class VariantRule:
+    """How a variant is to be run. ``listed``: an entry names it; ``source``: ``file.yaml:12``, the governing line."""
+
+    mode: Mode
+    listed: bool
+    reason: str = ""
+    issue: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """Tolerances of a comparison; None where the config does not set one."""
+
+    atol: float | None = None
+    rtol: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DtypeEdits:
+    """The dtype filter of one test; ``supported`` None means that nothing is filtered."""
+
+    supported: frozenset[str] | None = None
+    include: frozenset[str] = frozenset()
+    exclude: frozenset[str] = frozenset()
+
+    def apply(self, allowed: Iterable[str]) -> frozenset[str]:
+        """``(allowed ∩ supported) + include - exclude``; pass what op and decorator allow."""
+        kept = frozenset(allowed)
+        if self.supported is not None:
+            kept &= self.supported
+        return (kept | self.include) - self.exclude
+
+
+@dataclass(frozen=True, slots=True)
+class OpEdits:
+    """The op (or module) filter of one test; ``supported`` None means that nothing is filtered."""
+
+    supported: frozenset[str] | None = None
+    include: frozenset[str] = frozenset()
+    exclude: frozenset[str] = frozenset()
+
+    def keeps(self, name: str, variant: str = "") -> bool:
+        """Whether the OpInfo ``name`` with ``variant_test_name`` ``variant`` stays in the test's list."""
+        names = op_names(name, variant)
+        if self.exclude & names:
+            return False
+        return self.supported is None or bool(self.supported & names) or bool(self.include & names)
+
+
+def op_names(name: str, variant: str = "") -> frozenset[str]:
+    """The spellings by which a config may name an OpInfo: ``nn.functional.gelu``, ``nn_functional_gelu``, ``div.floor``.
+
+    A bare name covers all variants of the op; a name with the variant covers that one only.
+    """
+    full = f"{name}.{variant}" if variant else name
+    return frozenset((name, name.replace(".", "_"), full, full.replace(".", "_")))

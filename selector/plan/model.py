@@ -1,0 +1,48 @@
+"""What stage 3 takes besides the shared words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from selector.model import RuntimeKind, TestId
+
+
+@dataclass(frozen=True, slots=True)
+class RelevantTest:
+    """A test that triage kept. ``codes`` are the discover codes, strongest first; ``weight`` 0..1 how directly the
+    change reaches it; ``est_variants`` how many variants it will generate; ``slow`` marked slow by upstream."""
+
+    test: TestId
+    codes: tuple[str, ...]
+    weight: float
+    est_variants: int
+    slow: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOffer:
+    """A torch that some live worker has, and the runtimes (``tests-only``, ``overlay``, ``pr-build``) it can run."""
+
+    torch: str
+    runtimes: tuple[str, ...]
+
+    def has(self, kind: RuntimeKind) -> bool:
+        return kind.value in self.runtimes
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """``seconds`` of wall time for the whole run, the length a shard aims at, and how many workers share the work."""
+
+    seconds: float
+    shard_seconds: float = 30.0
+    workers: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Measured cost from trusted runs: mean seconds per variant, by test and by file."""
+
+    variant_seconds: Mapping[TestId, float] = field(default_factory=dict)
+    file_variant_seconds: Mapping[str, float] = field(default_factory=dict)
