@@ -48,6 +48,8 @@ delivery = Table(
     Column("due_at", Float),  # when the pump hands it to the broker (again); None: nothing to do
     Column("attempts", Integer, nullable=False, default=0),
     Index("ix_delivery_due", "due_at"),
+    Index("ix_delivery_received", "received_at"),
+    Index("ix_delivery_state", "state"),
 )
 
 dispatch = Table(
@@ -76,8 +78,10 @@ dispatch = Table(
     # both: superseded, failed
     Column("state", String(16), nullable=False),
     Column("due_at", Float),
+    Column("claim", String(32)),  # token of the process that selects now; due_at is when its claim ends
     Column("attempts", Integer, nullable=False, default=0),
     Column("created_at", Float, nullable=False),
+    Column("compare_sha", String(40)),  # merge base of base_sha and head_sha: what the change is compared with
     Column("selected_at", Float),
     Column("started_at", Float),  # first lease or first callback
     Column("ran_at", Float),  # last shard of the head side done
@@ -91,6 +95,7 @@ dispatch = Table(
     Index("ix_dispatch_due", "due_at"),
     Index("ix_dispatch_pr", "upstream", "pr_number"),
     Index("ix_dispatch_created", "created_at"),
+    Index("ix_dispatch_state", "state"),
 )
 
 job = Table(
@@ -146,6 +151,8 @@ decision = Table(
     Column("confidence", Float, nullable=False),
     Column("by", String(16), nullable=False),
     Index("ix_decision_dispatch", "dispatch_id", "stage"),
+    # hash: a path of a hostile change may be longer than a b-tree entry can be
+    Index("ix_decision_subject", "subject", postgresql_using="hash"),
 )
 
 shard = Table(
@@ -172,6 +179,7 @@ shard = Table(
     Column("error", Text),
     UniqueConstraint("dispatch_id", "side", "index"),
     Index("ix_shard_due", "due_at"),
+    Index("ix_shard_state", "state"),
 )
 
 result = Table(
@@ -222,6 +230,8 @@ outbox = Table(
     Column("sent_at", Float),
     Index("ix_outbox_due", "due_at"),
     Index("ix_outbox_stream", "stream", "id"),
+    Index("ix_outbox_state", "state", "kind"),
+    Index("ix_outbox_dispatch", "dispatch_id"),
 )
 
 worker = Table(
