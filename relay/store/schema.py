@@ -74,6 +74,7 @@ dispatch = Table(
     Column("head_sha", String(40), nullable=False),
     Column("base_ref", String(255)),
     Column("head_repo", String(255)),
+    Column("labels", JSON, nullable=False, default=list),  # the PR's labels as last heard; L3 checks ask for one
     # github: sending, sent, running, completed; workers: selecting, running, confirming, verifying, completed;
     # both: superseded, failed
     Column("state", String(16), nullable=False),
@@ -220,7 +221,8 @@ outbox = Table(
     Column("target", String(255), nullable=False),  # owner/repo, or a host
     Column("payload", JSON, nullable=False),
     Column("state", String(16), nullable=False),  # due, sent, parked, dropped
-    Column("due_at", Float),
+    Column("due_at", Float),  # when the pump hands it to the broker (again)
+    Column("not_before", Float, nullable=False, default=0.0),  # nobody sends before: backoff, or another one's claim
     Column("attempts", Integer, nullable=False, default=0),
     Column("ambiguous", Boolean, nullable=False, default=False),  # a send whose answer we never saw
     Column("last_status", Integer),
