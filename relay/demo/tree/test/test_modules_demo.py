@@ -18,11 +18,12 @@ class TestModulesDemo(TestCase):
         for example in inputs:
             if example.forward_input is None:
                 continue
-            module = module_info.module_cls(*example.constructor_input.args, **example.constructor_input.kwargs)
-            module = module.to(dtype).train(training)
-            args = example.forward_input.args
-            wanted = module(*args)
-            got = module.to(device)(*(arg.to(device) for arg in args))
+            made, given = example.constructor_input, example.forward_input
+            module = module_info.module_cls(*made.args, **made.kwargs).to(dtype).train(training)
+            wanted = module(*given.args, **given.kwargs)
+            args = [value.to(device) for value in given.args]
+            kwargs = {name: value.to(device) for name, value in given.kwargs.items()}
+            got = module.to(device)(*args, **kwargs)
             self.assertEqual(got.cpu(), wanted)
 
 
