@@ -46,8 +46,11 @@ class Settings(BaseSettings):
     public_url: str = Field("", description="URL people and workers reach the web process at; empty: http://host:port.")
 
     upstream_repo: str = Field("pytorch/pytorch", description="owner/name of the repository whose events are taken.")
-    upstream_url: str = Field("", description="Git URL or folder of upstream; empty: https://github.com/<upstream_repo>.")
+    upstream_url: str = Field(
+        "", description="Git URL or folder of upstream; empty: https://github.com/<upstream_repo>."
+    )
     allowlist: str = Field("", description="Path of the allowlist YAML.")
+    device: str = Field("spyre", description="Device that this relay's own workers emulate; names their queue.")
     configs_dir: Path = Field(
         Path("test_configs/spyre"), description="Folder with capability.yaml and the reuse configs of the device."
     )
@@ -68,9 +71,12 @@ class Settings(BaseSettings):
         default_factory=lambda: [Issuer(issuer=GITHUB_ISSUER)], description="Issuers of callback tokens."
     )
 
-    heartbeat_s: float = Field(3.0, gt=0, description="Seconds between a worker's heartbeats; three missed end a lease.")
+    heartbeat_s: float = Field(
+        3.0, gt=0, description="Seconds between a worker's heartbeats; three missed end a lease."
+    )
     requeue_s: float = Field(5.0, gt=0, description="Seconds after which the pump sends due work to the broker again.")
     poll_s: float = Field(0.1, gt=0, description="Seconds between two looks of the pump at the database.")
+    worker_wait_s: float = Field(120.0, gt=0, description="Seconds a run waits for a worker to be there at all.")
     budget_minutes: float = Field(10.0, gt=0, description="Minutes of run time a plan may cost, over all its workers.")
     shard_seconds: float = Field(20.0, gt=0, description="Estimated seconds a shard should take.")
     variant_timeout_s: float = Field(60.0, gt=0, description="Wall clock of one variant, in seconds.")

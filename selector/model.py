@@ -145,7 +145,7 @@ class Evidence:
     """One checkable fact behind a decision.
 
     ``kind`` is a stable word (``edited-test``, ``helper``, ``op``, ``import``, ``capability``, ``config``, ...);
-    ``detail`` a sentence; ``path``/``line``/``symbol`` point at the place where there is one (line is 1-based, in head).
+    ``detail`` a sentence; ``path``/``line``/``symbol`` point at the place where there is one (1-based line, in head).
     """
 
     kind: str

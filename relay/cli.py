@@ -1,0 +1,101 @@
+"""The ``relay`` command. Exit codes: 0 done, 1 the thing asked for found a failure, 2 usage, settings or config."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from relay.errors import RelayError
+from selector.errors import SelectorError
+
+app = typer.Typer(
+    name="relay",
+    help="Cross-repository CI relay: does this upstream change break our accelerator?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+config_app = typer.Typer(help="The device's reuse configs.", no_args_is_help=True)
+allowlist_app = typer.Typer(help="The allowlist of downstream repositories.", no_args_is_help=True)
+app.add_typer(config_app, name="config")
+app.add_typer(allowlist_app, name="allowlist")
+
+ConfigFile = Annotated[str | None, typer.Option("--config", help="relay.toml; default: $RELAY_CONFIG.")]
+
+
+@app.command()
+def up(config: ConfigFile = None, port: Annotated[int | None, typer.Option(help="Overrides port.")] = None) -> None:
+    """Start every process of the relay here: broker, web, pump, workers. Ctrl-C ends them all."""
+    from relay.logs import setup
+    from relay.settings import load
+    from relay.up import up as run
+
+    if port is not None:
+        os.environ["RELAY_PORT"] = str(port)
+    setup()
+    run(load(config), config)
+
+
+@app.command()
+def migrate(config: ConfigFile = None) -> None:
+    """Bring the database to this version's schema."""
+    from relay.settings import load
+    from relay.store import db
+
+    settings = load(config)
+    db.migrate(db.open_engine(settings.database))
+    typer.echo("The database has the newest schema.")
+
+
+@app.command()
+def select(
+    upstream: Annotated[Path, typer.Option(help="A git checkout or bare repository of upstream.")],
+    base: Annotated[str, typer.Option(help="Revision the change is compared with.")],
+    head: Annotated[str, typer.Option(help="Revision with the change.")],
+    configs: Annotated[Path, typer.Option(help="The device's folder.")] = Path("test_configs/spyre"),
+    opdb: Annotated[Path | None, typer.Option(help="Op database from python -m relay.worker.opdb.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Print every decision with its reason.")] = False,
+) -> None:
+    """Which upstream tests matter for this change and this device, and why."""
+    from relay import cli_select
+
+    raise typer.Exit(cli_select.run(upstream, base, head, configs, opdb, as_json=as_json, explain=explain))
+
+
+@config_app.command("lint")
+def config_lint(
+    paths: Annotated[list[Path], typer.Argument(help="YAML files or folders.")],
+    compat: Annotated[bool, typer.Option(help="Unknown keys are warnings, as in the older format.")] = False,
+) -> None:
+    """Check reuse configs: every problem with file, line, column and what to do."""
+    from relay import cli_config
+
+    raise typer.Exit(cli_config.lint_files(paths, compat=compat))
+
+
+@allowlist_app.command("lint")
+def allowlist_lint(path: Annotated[Path, typer.Argument(help="The allowlist YAML.")]) -> None:
+    """Check an allowlist; print who gets what."""
+    from relay import cli_config
+
+    raise typer.Exit(cli_config.lint_allowlist(path))
+
+
+def main() -> None:
+    """Entry point: an error of ours is one sentence and a hint, never a traceback."""
+    try:
+        app()
+    except (RelayError, SelectorError) as exc:
+        sys.stderr.write(f"relay: {exc.message}\n")
+        if exc.hint:
+            sys.stderr.write(f"  {exc.hint}\n")
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""The pump: looks at the database for due work and hands it to the broker; ends leases whose heartbeats stopped.
+
+It keeps nothing in memory that matters, so any number may run and any may be killed. The broker may forget everything:
+the pump keeps a mark in it, and when the mark is gone everything outstanding is handed over again.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Callable
+
+import structlog
+from celery import Celery
+from kombu.exceptions import OperationalError as BrokerError
+from redis import Redis
+from redis.exceptions import RedisError
+from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError as DatabaseError
+
+from relay.logs import setup as setup_logs
+from relay.queue.app import make_app
+from relay.queue.names import shard_queue
+from relay.services import leasing
+from relay.settings import Settings, load
+from relay.store import due
+from relay.store.db import open_engine
+
+log = structlog.get_logger(__name__)
+MARK = "relay:pump-mark"
+MARK_EVERY_S = 1.0
+
+
+class Pump:
+    """``step`` does one round; ``send(task, id, queue)`` and ``mark()`` reach the broker and may raise its errors."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        settings: Settings,
+        send: Callable[[str, str, str], None],
+        mark: Callable[[], bool],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.engine = engine
+        self.settings = settings
+        self.send = send
+        self.mark = mark
+        self.clock = clock
+        self._marked_at = 0.0
+        self._broker_ok = True
+
+    def step(self) -> int:
+        """Returns how many ids were handed over."""
+        now = self.clock()
+        leasing.reap(self.engine, self.settings, now)
+        self._look_for_a_flush(now)
+        with self.engine.begin() as conn:
+            work = due.take(conn, now, self.settings.requeue_s)
+        sent = 0
+        for item in work:
+            try:
+                self.send(item.task, item.id, item.queue)
+                sent += 1
+            except (BrokerError, RedisError, OSError) as exc:
+                # the row is due again after its requeue time; nothing is lost but time
+                log.warning("broker refused", task=item.task, id=item.id, error=str(exc))
+                self._broker_ok = False
+                break
+        return sent
+
+    def _look_for_a_flush(self, now: float) -> None:
+        if now - self._marked_at < MARK_EVERY_S:
+            return
+        self._marked_at = now
+        try:
+            remembered = self.mark()
+        except (RedisError, OSError) as exc:
+            if self._broker_ok:
+                log.warning("broker does not answer", error=str(exc))
+            self._broker_ok = False
+            return
+        if not remembered or not self._broker_ok:
+            log.info("broker has no memory of us: everything outstanding is due again")
+            with self.engine.begin() as conn:
+                due.make_all_due(conn, now)
+        self._broker_ok = True
+
+
+def broker_mark(url: str) -> Callable[[], bool]:
+    """A function that tells whether our mark was still in the broker, and sets it."""
+    client = Redis.from_url(_redis_url(url), socket_timeout=2, socket_connect_timeout=2)
+    return lambda: bool(client.set(MARK, uuid.uuid4().hex, get=True))
+
+
+def _redis_url(url: str) -> str:
+    # Celery and redis-py spell the address of a unix socket differently
+    if url.startswith("redis+socket://"):
+        path, _, query = url.removeprefix("redis+socket://").partition("?")
+        db = query.removeprefix("virtual_host=") if query.startswith("virtual_host=") else "0"
+        return f"unix://{path}?db={db}"
+    return url
+
+
+def make_sender(app: Celery) -> Callable[[str, str, str], None]:
+    def send(task: str, item: str, queue: str) -> None:
+        app.send_task(task, args=[item], queue=queue, retry=False, ignore_result=True)
+
+    return send
+
+
+def run(settings: Settings, stop: threading.Event) -> None:
+    """Rounds every ``poll_s`` until ``stop``. A database that is busy or away for a while is waited for."""
+    engine = open_engine(settings.database)
+    app = make_app(settings.broker_url, (shard_queue(settings.device),))
+    pump = Pump(engine, settings, make_sender(app), broker_mark(settings.broker_url))
+    while not stop.is_set():
+        try:
+            pump.step()
+        except DatabaseError as exc:
+            log.warning("database does not answer", error=str(exc.orig))
+            stop.wait(1.0)
+        stop.wait(settings.poll_s)
+    engine.dispose()
+
+
+def main() -> None:
+    setup_logs()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    run(load(), stop)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""The relay's tasks: take an id, call one service. What to do lives in relay.services.
+
+``python -m relay.queue.tasks QUEUE[,QUEUE] [--concurrency N]`` is a Celery worker for these queues; ``relay up`` starts
+two: one for routing, verdicts and sending, one for selecting (which uses a core while it runs).
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import structlog
+from celery import Celery
+from celery.signals import worker_process_init, worker_shutdown
+from sqlalchemy import Engine
+
+from relay.logs import setup as setup_logs
+from relay.queue.app import make_app
+from relay.services import concluding, routing, selecting, sending
+from relay.settings import Settings, load
+from relay.store.db import open_engine
+
+log = structlog.get_logger(__name__)
+
+
+def register(app: Celery, engine: Engine, settings: Settings) -> None:
+    """Adds the tasks to ``app``, bound to one database and one set of clients."""
+    clients = sending.make_clients(settings)
+
+    @app.task(name="relay.route")
+    def route(delivery_id: str) -> None:
+        routing.route_delivery(engine, settings, delivery_id, time.time())
+
+    @app.task(name="relay.select")
+    def select(dispatch_id: str) -> None:
+        selecting.select_dispatch(engine, settings, dispatch_id)
+
+    @app.task(name="relay.conclude")
+    def conclude(dispatch_id: str) -> None:
+        concluding.conclude(engine, settings, dispatch_id, time.time())
+
+    @app.task(name="relay.send")
+    def send(outbox_id: str) -> None:
+        sending.send(engine, settings, clients, int(outbox_id), time.time())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="relay.queue.tasks")
+    parser.add_argument("queues")
+    parser.add_argument("--concurrency", type=int, default=1)
+    args = parser.parse_args()
+    setup_logs()
+    settings = load()
+    engine = open_engine(settings.database)
+    app = make_app(settings.broker_url)
+    register(app, engine, settings)
+    worker_process_init.connect(lambda **_: engine.dispose(close=False), weak=False)
+    worker_shutdown.connect(lambda **_: engine.dispose(), weak=False)
+    log.info("worker starts", queues=args.queues, concurrency=args.concurrency)
+    pool = "threads" if args.concurrency > 1 else "solo"
+    app.worker_main(
+        [
+            "worker",
+            *("--queues", args.queues),
+            *("--pool", pool),
+            *("--concurrency", str(args.concurrency)),
+            *("--hostname", f"{args.queues.replace(',', '-')}@%h"),
+            *("--loglevel", "WARNING"),
+            "--without-gossip",
+            "--without-mingle",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""From results to a verdict: stage 4, the base comparison it asks for, and what the pull request is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import structlog
+from sqlalchemy import Connection, Engine, Row, select, update
+
+from relay.domain.check_output import render
+from relay.errors import NotFound
+from relay.services import run_job
+from relay.services.sharding import add_base_shards
+from relay.settings import Settings
+from relay.store import plans, results, shards
+from relay.store.db import reading
+from relay.store.schema import dispatch
+from selector.model import Conclusion, Decision, Outcome, RunPlan, Runtime, RuntimeKind, Side, Stage, TestId, Verdict
+from selector.verify import ShardProblem, needs_base, verify
+from selector.verify.serialise import to_map
+
+log = structlog.get_logger(__name__)
+
+EMPTY_PLAN = RunPlan(Runtime(RuntimeKind.TESTS_ONLY, ""), (), ())
+
+
+def conclude(engine: Engine, settings: Settings, dispatch_id: str, now: float) -> None:
+    """Takes a run in state ``verifying`` one step on: to ``confirming`` (failures run on the base) or to its verdict.
+    Doing it twice has one effect: each step moves the state in the transaction that does the step."""
+    with reading(engine) as conn:
+        run = _run(conn, dispatch_id)
+        if run.state != "verifying":
+            return
+        head = list(results.of_side(conn, dispatch_id, Side.HEAD))
+        base = list(results.of_side(conn, dispatch_id, Side.BASE))
+        rows = shards.of_dispatch(conn, dispatch_id)
+        plan = plans.load(conn, dispatch_id) or EMPTY_PLAN
+        decisions = plans.decisions_of(conn, dispatch_id, (Stage.DISCOVER, Stage.TRIAGE))
+    if not any(r.side == Side.BASE.value for r in rows):
+        keys = list(needs_base(head))
+        if keys and run.compare_sha:
+            _confirm(engine, settings, run, keys, now)
+            return
+    verdict = verify(_why(plan, decisions), head, base, tuple(_problems(rows)), plan)
+    with engine.begin() as conn:
+        _close(conn, settings, run, verdict, now)
+
+
+def give_up(conn: Connection, settings: Settings, dispatch_id: str, *, code: str, error: str, now: float) -> None:
+    """Ends a run that could not even be planned: neutral, with the reason; never silently."""
+    sentence = f"Nothing was run: {error}"
+    moved = conn.execute(
+        update(dispatch)
+        .where(dispatch.c.id == dispatch_id, dispatch.c.state.in_(("selecting", "running", "confirming", "verifying")))
+        .values(
+            state="failed",
+            claim=None,
+            due_at=None,
+            closed_at=now,
+            conclusion=Conclusion.NEUTRAL.value,
+            code=code,
+            summary=sentence,
+            error=error,
+        )
+    )
+    if moved.rowcount:
+        run_job.completed(
+            conn,
+            settings,
+            dispatch_id,
+            now,
+            conclusion=Conclusion.NEUTRAL.value,
+            results={"passed": 0, "failed": 0, "skipped": 0, "total": 0},
+            title="Nothing was run",
+            summary=sentence,
+            text=None,
+        )
+
+
+def _confirm(engine: Engine, settings: Settings, run: Row[Any], keys: list[str], now: float) -> None:
+    with engine.begin() as conn:
+        moved = conn.execute(
+            update(dispatch)
+            .where(dispatch.c.id == run.id, dispatch.c.state == "verifying")
+            .values(state="confirming", due_at=None)
+        )
+        if moved.rowcount:
+            add_base_shards(conn, settings, run, keys, now)
+    log.info("failures run again on the base", dispatch=run.id, variants=len(keys))
+
+
+def _close(conn: Connection, settings: Settings, run: Row[Any], verdict: Verdict, now: float) -> None:
+    moved = conn.execute(
+        update(dispatch)
+        .where(dispatch.c.id == run.id, dispatch.c.state == "verifying")
+        .values(
+            state="completed",
+            due_at=None,
+            closed_at=now,
+            conclusion=verdict.conclusion.value,
+            code=verdict.code,
+            summary=verdict.sentence,
+            verdict=to_map(verdict),
+        )
+    )
+    if not moved.rowcount:
+        return
+    plans.add_decisions(conn, run.id, verdict.decisions)
+    output = render(verdict, run_job.run_url(settings, run.id))
+    run_job.completed(
+        conn,
+        settings,
+        run.id,
+        now,
+        conclusion=verdict.conclusion.value,
+        results=callback_counts(verdict.counts),
+        title=output.title,
+        summary=output.summary,
+        text=output.text,
+    )
+    log.info("verdict", dispatch=run.id, conclusion=verdict.conclusion.value, code=verdict.code)
+
+
+def callback_counts(counts: dict[str, int]) -> dict[str, int]:
+    """Outcome counts in the callback's four words. An expected failure passed its expectation."""
+    passed = sum(counts.get(o.value, 0) for o in (Outcome.PASSED, Outcome.XFAILED))
+    skipped = sum(counts.get(o.value, 0) for o in (Outcome.SKIPPED, Outcome.SELF_SKIPPED))
+    total = sum(counts.get(o.value, 0) for o in Outcome)
+    return {"passed": passed, "failed": total - passed - skipped, "skipped": skipped, "total": total}
+
+
+def _why(plan: RunPlan, decisions: list[Decision]) -> dict[TestId, tuple[tuple[str, ...], tuple[Decision, ...]]]:
+    by_subject: dict[str, list[Decision]] = {}
+    for decision in decisions:
+        by_subject.setdefault(decision.subject, []).append(decision)
+    return {t.test: (t.codes, tuple(by_subject.get(str(t.test), ()))) for t in plan.tests}
+
+
+def _problems(rows: Iterable[Row[Any]]) -> Iterable[ShardProblem]:
+    for row in rows:
+        if row.state == "failed":
+            yield ShardProblem(row.id, Side(row.side), "infrastructure", row.error or "the worker could not run it", "")
+        for error in (row.report or {}).get("errors", ()):
+            yield ShardProblem(row.id, Side(row.side), "collection", error.get("message", ""), error.get("file", ""))
+
+
+def _run(conn: Connection, dispatch_id: str) -> Row[Any]:
+    row = conn.execute(select(dispatch).where(dispatch.c.id == dispatch_id)).one_or_none()
+    if row is None:
+        raise NotFound(f"there is no run {dispatch_id}")
+    return row

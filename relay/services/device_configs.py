@@ -1,0 +1,41 @@
+"""A device's folder: its capability sheet and its reuse configs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from relay.errors import SettingsError
+from selector.configs import ConfigSource, ReuseConfigs, load_configs
+from selector.configs.capability import Capability, load_capability
+
+CAPABILITY = "capability.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceConfigs:
+    """The device's folder: the sheet, the configs, and their texts as the workers get them."""
+
+    capability: Capability
+    capability_text: str
+    configs: ReuseConfigs
+    texts: tuple[ConfigSource, ...]
+
+
+def load_device(folder: Path) -> DeviceConfigs:
+    """Reads ``capability.yaml`` and every other ``*.yaml`` of ``folder``. SettingsError, ConfigError."""
+    sheet = folder / CAPABILITY
+    try:
+        text = sheet.read_text(encoding="utf-8")
+        texts = tuple(
+            ConfigSource(path.name, path.read_text(encoding="utf-8"))
+            for path in sorted(folder.glob("*.yaml"))
+            if path.name != CAPABILITY
+        )
+    except OSError as exc:
+        raise SettingsError(f"{exc.filename}: {exc.strerror}", "configs_dir is a folder with capability.yaml") from exc
+    except UnicodeDecodeError as exc:
+        raise SettingsError(f"{folder}: a config is not UTF-8: {exc}", "save it as UTF-8") from exc
+    if not texts:
+        raise SettingsError(f"{folder}: there is no reuse config beside {CAPABILITY}", "docs/configs.md shows one")
+    return DeviceConfigs(load_capability(text, sheet.name), text, load_configs(texts), texts)

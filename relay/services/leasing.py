@@ -1,0 +1,121 @@
+"""Leases as workers see them: take, keep, report, end; and the reaper that takes back what a lost worker held."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import structlog
+from sqlalchemy import Connection, Engine, Row, func, select, update
+
+from relay.services import run_job
+from relay.settings import Settings
+from relay.store import results, shards
+from relay.store.db import reading
+from relay.store.schema import dispatch, shard
+
+log = structlog.get_logger(__name__)
+
+
+def take(engine: Engine, settings: Settings, shard_id: str, worker: str, now: float) -> dict[str, Any]:
+    """Leases a shard to ``worker``. Returns the body of docs/worker-api.md. NotFound, Conflict."""
+    with engine.begin() as conn:
+        row, token = shards.lease(conn, shard_id, worker=worker, now=now, lease_s=settings.lease_s)
+        run_job.started(conn, settings, row.dispatch_id, now)
+        done = results.done_keys(conn, shard_id)
+        run = conn.execute(select(dispatch.c.author_trusted).where(dispatch.c.id == row.dispatch_id)).one()
+    log.info("shard leased", shard=shard_id, worker=worker, fence=row.fence, done=len(done))
+    return {
+        "token": token,
+        "fence": row.fence,
+        "expires_in_s": settings.lease_s,
+        "heartbeat_s": settings.heartbeat_s,
+        "done": done,
+        "shard": {
+            **row.spec,
+            "id": row.id,
+            "dispatch_id": row.dispatch_id,
+            "side": row.side,
+            "trusted": run.author_trusted,
+            "limits": {
+                "variant_s": settings.variant_timeout_s,
+                "shard_s": settings.shard_timeout_s,
+                "memory_mb": settings.memory_mb,
+            },
+        },
+    }
+
+
+def beat(engine: Engine, settings: Settings, shard_id: str, token: str, now: float) -> dict[str, Any]:
+    """Keeps a lease. ``cancel`` tells the worker that nobody wants the run any more. LeaseLost."""
+    with engine.begin() as conn:
+        row = shards.held(conn, shard_id, token)
+        shards.extend(conn, shard_id, now=now, lease_s=settings.lease_s)
+        state = conn.execute(select(dispatch.c.state).where(dispatch.c.id == row.dispatch_id)).scalar_one()
+    return {"expires_in_s": settings.lease_s, "cancel": state in ("superseded", "failed", "completed")}
+
+
+def holder(engine: Engine, shard_id: str, token: str) -> Row[Any]:
+    """The shard behind a lease token. LeaseLost."""
+    with reading(engine) as conn:
+        return shards.held(conn, shard_id, token)
+
+
+def record(
+    engine: Engine, settings: Settings, shard_id: str, token: str, lines: Sequence[dict[str, Any]], now: float
+) -> dict[str, int]:
+    """Stores results under a lease, which they keep alive too. LeaseLost."""
+    with engine.begin() as conn:
+        row = shards.held(conn, shard_id, token)
+        new = results.record(conn, row, lines, now)
+        shards.extend(conn, shard_id, now=now, lease_s=settings.lease_s)
+    return {"accepted": new, "known": len(lines) - new}
+
+
+def complete(
+    engine: Engine,
+    settings: Settings,
+    shard_id: str,
+    token: str,
+    *,
+    status: str,
+    error: str | None,
+    report: dict[str, Any],
+    now: float,
+) -> None:
+    """Ends a shard under its lease; the run's last one makes the verdict due. LeaseLost."""
+    with engine.begin() as conn:
+        row = shards.held(conn, shard_id, token)
+        shards.finish(conn, shard_id, state=status, report=report, error=error, now=now)
+        verify_when_all_ended(conn, row.dispatch_id, now)
+    log.info("shard ended", shard=shard_id, status=status, error=error)
+
+
+def verify_when_all_ended(conn: Connection, dispatch_id: str, now: float) -> None:
+    """A run whose shards have all ended is due for its verdict. Counted in the database, in the transaction that ends
+    the last shard, so that two shards ending at once make one verdict."""
+    if shards.open_count(conn, dispatch_id):
+        return
+    conn.execute(
+        update(dispatch)
+        .where(dispatch.c.id == dispatch_id, dispatch.c.state.in_(("running", "confirming")))
+        .values(state="verifying", due_at=now, attempts=0, ran_at=func.coalesce(dispatch.c.ran_at, now))
+    )
+
+
+def reap(engine: Engine, settings: Settings, now: float) -> None:
+    """Takes back the shards of workers whose heartbeats stopped."""
+    with reading(engine) as conn:
+        lost = conn.execute(
+            select(shard.c.id).where(shard.c.state == "leased", shard.c.lease_until < now).limit(1)
+        ).first()
+    if lost is None:
+        return  # the usual case takes no write lock
+    with engine.begin() as conn:
+        again, given_up = shards.reap(conn, now)
+        for shard_id in given_up:
+            verify_when_all_ended(conn, shards.get(conn, shard_id).dispatch_id, now)
+    for shard_id in again:
+        log.warning("worker lost: shard queued again", shard=shard_id)
+    for shard_id in given_up:
+        log.error("shard given up", shard=shard_id)

@@ -1,0 +1,177 @@
+"""Selecting the tests of a run: fetch the two commits, run the first three stages, store plan and shards.
+
+Selecting takes seconds, so it is claimed: one process at a time, the claim renewed while it lives, taken over within
+seconds when it dies. What it found is stored in one transaction that still holds the claim.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import structlog
+from sqlalchemy import Connection, Engine, Row, select, update
+
+from relay.errors import RelayError
+from relay.mirror.git import GitTree
+from relay.queue.names import shard_queue
+from relay.services import concluding, run_job
+from relay.services.device_configs import DeviceConfigs, load_device
+from relay.services.sharding import head_specs
+from relay.services.upstream import mirror
+from relay.settings import Settings
+from relay.store import plans, shards, workers
+from relay.store.schema import dispatch
+from selector.discover.cache import DirCache
+from selector.errors import SelectorError
+from selector.model import OpDatabase, Selection, Side
+from selector.opdb import from_map as read_opdb
+from selector.pipeline import SelectionRequest
+from selector.pipeline import select as run_selector
+from selector.plan.model import Budget, WorkerOffer
+
+log = structlog.get_logger(__name__)
+CLAIM_S = 10.0
+MAX_ATTEMPTS = 5
+
+
+def select_dispatch(engine: Engine, settings: Settings, dispatch_id: str) -> None:
+    """Selects for one dispatch in state ``selecting``. Doing it again, or twice at once, has one effect."""
+    claim = secrets.token_hex(16)
+    run = _claim(engine, dispatch_id, claim)
+    if run is None:
+        return
+    try:
+        with _kept(engine, dispatch_id, claim):
+            _select(engine, settings, run, claim)
+    except (RelayError, SelectorError) as exc:
+        _failed(engine, settings, run, claim, exc)
+
+
+def _select(engine: Engine, settings: Settings, run: Row[Any], claim: str) -> None:
+    now = time.time()
+    with engine.begin() as conn:
+        run_job.ensure(conn, settings, run, now)
+        alive = workers.alive(conn, run.device or settings.device, now)
+        opdb = _opdb(conn, alive)
+    if not alive and now - run.created_at < settings.worker_wait_s:
+        _wait_for_a_worker(engine, run, claim, now)
+        return
+    device = load_device(settings.configs_dir)
+    repo = mirror(settings)
+    fetched = time.perf_counter()
+    change = repo.change(run.base_sha, run.head_sha, title=run.pr_title or "", pr_number=run.pr_number)
+    fetch_s = time.perf_counter() - fetched
+    with GitTree(repo, change.base) as base, GitTree(repo, change.head) as head:
+        selection = run_selector(
+            SelectionRequest(
+                base=base,
+                head=head,
+                change=change,
+                capability=device.capability,
+                configs=device.configs,
+                opdb=opdb,
+                offers=tuple({WorkerOffer(w.torch, tuple(w.runtimes)) for w in alive}),
+                budget=Budget(settings.budget_minutes * 60, settings.shard_seconds, max(1, len(alive))),
+                cache=DirCache(settings.data_dir / "cache" / "inventory"),
+            )
+        )
+    selection.timings["fetch"] = fetch_s
+    _store(engine, settings, run, claim, selection, device)
+
+
+def _store(
+    engine: Engine, settings: Settings, run: Row[Any], claim: str, selection: Selection, device: DeviceConfigs
+) -> None:
+    now = time.time()
+    specs = head_specs(selection.plan, selection.change.head, device, run.device or settings.device)
+    state = {"state": "running", "due_at": None} if specs else {"state": "verifying", "due_at": now, "ran_at": now}
+    with engine.begin() as conn:
+        mine = conn.execute(
+            update(dispatch)
+            .where(dispatch.c.id == run.id, dispatch.c.state == "selecting", dispatch.c.claim == claim)
+            .values(claim=None, attempts=0, selected_at=now, compare_sha=selection.change.base, error=None, **state)
+        )
+        if mine.rowcount != 1:
+            log.info("selection dropped: the run went on without it", dispatch=run.id)
+            return
+        plans.store(conn, run.id, selection, now)
+        shards.add(
+            conn,
+            dispatch_id=run.id,
+            side=Side.HEAD.value,
+            queue=shard_queue(run.device or settings.device),
+            specs=specs,
+            now=now,
+        )
+    log.info("selected", dispatch=run.id, shards=len(specs), **selection.counts)
+
+
+def _claim(engine: Engine, dispatch_id: str, claim: str) -> Row[Any] | None:
+    now = time.time()
+    with engine.begin() as conn:
+        row = conn.execute(select(dispatch).where(dispatch.c.id == dispatch_id)).one_or_none()
+        # the pump moved due_at on when it sent the message, so a claim is what says that somebody is at work
+        if row is None or row.state != "selecting" or (row.claim is not None and (row.due_at or 0) > now):
+            return None
+        conn.execute(update(dispatch).where(dispatch.c.id == dispatch_id).values(claim=claim, due_at=now + CLAIM_S))
+    return row
+
+
+@contextmanager
+def _kept(engine: Engine, dispatch_id: str, claim: str) -> Iterator[None]:
+    """Renews the claim every third of its length while the body runs."""
+    stop = threading.Event()
+
+    def renew() -> None:
+        while not stop.wait(CLAIM_S / 3):
+            with engine.begin() as conn:
+                conn.execute(
+                    update(dispatch)
+                    .where(dispatch.c.id == dispatch_id, dispatch.c.claim == claim, dispatch.c.state == "selecting")
+                    .values(due_at=time.time() + CLAIM_S)
+                )
+
+    thread = threading.Thread(target=renew, name="claim", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _wait_for_a_worker(engine: Engine, run: Row[Any], claim: str, now: float) -> None:
+    with engine.begin() as conn:
+        conn.execute(
+            update(dispatch)
+            .where(dispatch.c.id == run.id, dispatch.c.claim == claim)
+            .values(claim=None, due_at=now + 0.5, attempts=0, error=f"waiting for a worker of {run.device}")
+        )
+
+
+def _failed(engine: Engine, settings: Settings, run: Row[Any], claim: str, exc: Exception) -> None:
+    """Tries again a little later, and at last says on the pull request that nothing could be selected."""
+    now = time.time()
+    log.warning("selection failed", dispatch=run.id, attempt=run.attempts, error=str(exc))
+    with engine.begin() as conn:
+        if run.attempts < MAX_ATTEMPTS:
+            conn.execute(
+                update(dispatch)
+                .where(dispatch.c.id == run.id, dispatch.c.claim == claim)
+                .values(claim=None, due_at=now + settings.requeue_s * 2**run.attempts, error=str(exc))
+            )
+            return
+        concluding.give_up(conn, settings, run.id, code="select-failed", error=str(exc), now=now)
+
+
+def _opdb(conn: Connection, alive: Any) -> OpDatabase | None:
+    for w in alive:
+        stored = workers.load_opdb(conn, w.torch)
+        if stored is not None:
+            return read_opdb(stored)
+    return None

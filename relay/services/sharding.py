@@ -1,0 +1,66 @@
+"""Shards: the wire form of a plan, and of the base comparison that a verdict asks for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from relay.queue.names import shard_queue
+from relay.services.device_configs import DeviceConfigs
+from relay.settings import Settings
+from relay.store import shards
+from selector.model import RunPlan, Side
+
+
+def head_specs(plan: RunPlan, commit: str, device: DeviceConfigs, device_name: str) -> list[dict[str, Any]]:
+    """The wire form of the plan's shards, as docs/worker-api.md describes it."""
+    return [
+        {
+            "device": device_name,
+            "commit": commit,
+            "runtime": {
+                "kind": plan.runtime.kind.value,
+                "torch": plan.runtime.torch,
+                "files": list(plan.runtime.files),
+            },
+            "capability": device.capability_text,
+            "configs": [{"name": c.name, "text": c.text} for c in device.texts],
+            "tests": [str(t) for t in spec.tests],
+            "variants": None,
+            "est_seconds": spec.est_seconds,
+        }
+        for spec in plan.shards
+    ]
+
+
+def add_base_shards(conn: Connection, settings: Settings, run: Row[Any], keys: list[str], now: float) -> None:
+    """Shards that run failing variants again on the commit that the change is compared with, one for each shard of
+    the head side that has some of them."""
+    wanted = set(keys)
+    specs = []
+    for row in shards.of_dispatch(conn, run.id):
+        if row.side != Side.HEAD.value:
+            continue
+        tests = {t.rpartition("::")[0]: t for t in row.spec["tests"]}
+        variants = sorted(k for k in wanted if k.rpartition("::")[0] in tests)
+        wanted -= set(variants)
+        if variants:
+            classes = {k.rpartition("::")[0] for k in variants}
+            specs.append(
+                {
+                    **row.spec,
+                    "commit": run.compare_sha,
+                    "tests": [t for t in row.spec["tests"] if t.rpartition("::")[0] in classes],
+                    "variants": variants,
+                    "est_seconds": row.est_seconds,
+                }
+            )
+    shards.add(
+        conn,
+        dispatch_id=run.id,
+        side=Side.BASE.value,
+        queue=shard_queue(run.device or settings.device),
+        specs=specs,
+        now=now,
+    )

@@ -1,0 +1,127 @@
+"""A run's plan and the decisions behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, insert, select
+
+from relay.store.schema import decision, plan
+from selector.model import (
+    Decision,
+    Evidence,
+    LeftOut,
+    Mode,
+    NotExercised,
+    PlannedTest,
+    RunPlan,
+    Runtime,
+    RuntimeKind,
+    Selection,
+    ShardSpec,
+    Stage,
+    TestId,
+)
+
+
+def store(conn: Connection, dispatch_id: str, selection: Selection, now: float) -> None:
+    """Stores what the first three stages found; replaces what an earlier, interrupted selection left."""
+    conn.execute(delete(plan).where(plan.c.dispatch_id == dispatch_id))
+    conn.execute(delete(decision).where(decision.c.dispatch_id == dispatch_id, decision.c.stage != Stage.VERIFY.value))
+    run = selection.plan
+    conn.execute(
+        insert(plan).values(
+            dispatch_id=dispatch_id,
+            runtime={"kind": run.runtime.kind.value, "torch": run.runtime.torch, "files": list(run.runtime.files)},
+            partial=run.partial,
+            tests=[
+                {
+                    "test": str(t.test),
+                    "mode": t.mode.value,
+                    "priority": t.priority,
+                    "est_seconds": t.est_seconds,
+                    "codes": list(t.codes),
+                    "config": t.config,
+                }
+                for t in run.tests
+            ],
+            left_out=[{"test": str(t.test), "est_seconds": t.est_seconds, "reason": t.reason} for t in run.left_out],
+            not_exercised=[asdict(n) for n in run.not_exercised],
+            counts=selection.counts,
+            timings=selection.timings,
+            warnings=list(selection.warnings),
+            created_at=now,
+        )
+    )
+    add_decisions(conn, dispatch_id, selection.decisions)
+
+
+def add_decisions(conn: Connection, dispatch_id: str, decisions: Iterable[Decision]) -> None:
+    rows = [
+        {
+            "dispatch_id": dispatch_id,
+            "stage": d.stage.value,
+            "subject": d.subject,
+            "verdict": d.verdict,
+            "code": d.code,
+            "reason": d.reason,
+            "evidence": [asdict(e) for e in d.evidence],
+            "confidence": d.confidence,
+            "by": d.by,
+        }
+        for d in decisions
+    ]
+    if rows:
+        conn.execute(insert(decision), rows)
+
+
+def load(conn: Connection, dispatch_id: str) -> RunPlan | None:
+    """The plan of a run without its shards (those are rows of their own), or None before selection."""
+    row = conn.execute(select(plan).where(plan.c.dispatch_id == dispatch_id)).one_or_none()
+    if row is None:
+        return None
+    return RunPlan(
+        runtime=Runtime(RuntimeKind(row.runtime["kind"]), row.runtime["torch"], tuple(row.runtime["files"])),
+        tests=tuple(
+            PlannedTest(
+                TestId.parse(t["test"]),
+                Mode(t["mode"]),
+                t["priority"],
+                t["est_seconds"],
+                tuple(t["codes"]),
+                t["config"],
+            )
+            for t in row.tests
+        ),
+        shards=tuple[ShardSpec, ...](),
+        partial=row.partial,
+        left_out=tuple(LeftOut(TestId.parse(t["test"]), t["est_seconds"], t["reason"]) for t in row.left_out),
+        not_exercised=tuple(NotExercised(**n) for n in row.not_exercised),
+    )
+
+
+def row(conn: Connection, dispatch_id: str) -> Row[Any] | None:
+    return conn.execute(select(plan).where(plan.c.dispatch_id == dispatch_id)).one_or_none()
+
+
+def decisions_of(conn: Connection, dispatch_id: str, stages: Sequence[Stage]) -> list[Decision]:
+    rows = conn.execute(
+        select(decision)
+        .where(decision.c.dispatch_id == dispatch_id, decision.c.stage.in_([s.value for s in stages]))
+        .order_by(decision.c.id)
+    )
+    return [
+        Decision(
+            Stage(r.stage),
+            r.subject,
+            r.verdict,
+            r.code,
+            r.reason,
+            tuple(Evidence(**e) for e in r.evidence),
+            r.confidence,
+            r.by,
+        )
+        for r in rows
+    ]

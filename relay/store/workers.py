@@ -1,0 +1,52 @@
+"""Workers that said hello, and the op databases they brought."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, insert, select, update
+
+from relay.store.schema import opdb, worker
+
+ALIVE_S = 90.0
+"""A worker says hello every 30 s; three missed and it counts as gone."""
+
+
+def hello(conn: Connection, values: dict[str, Any], now: float) -> None:
+    """Enrols a worker, or renews what is known of it."""
+    row = {**values, "seen_at": now}
+    name = row.pop("name")
+    changed = conn.execute(update(worker).where(worker.c.name == name).values(**row))
+    if changed.rowcount == 0:
+        conn.execute(insert(worker).values(name=name, **row))
+
+
+def alive(conn: Connection, device: str, now: float) -> Sequence[Row[Any]]:
+    """Workers of a device that were seen lately."""
+    return conn.execute(
+        select(worker).where(worker.c.device == device, worker.c.seen_at > now - ALIVE_S).order_by(worker.c.name)
+    ).all()
+
+
+def opdb_digest(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
+
+
+def has_opdb(conn: Connection, torch: str, digest: str | None) -> bool:
+    stored = conn.execute(select(opdb.c.digest).where(opdb.c.torch == torch)).scalar_one_or_none()
+    return stored is not None and (digest is None or stored == digest)
+
+
+def store_opdb(conn: Connection, torch: str, body: bytes, now: float) -> None:
+    """Keeps the op database (JSON) of a torch version; a newer export replaces the older one."""
+    conn.execute(delete(opdb).where(opdb.c.torch == torch))
+    conn.execute(insert(opdb).values(torch=torch, digest=opdb_digest(body), body=zlib.compress(body), stored_at=now))
+
+
+def load_opdb(conn: Connection, torch: str) -> dict[str, Any] | None:
+    body = conn.execute(select(opdb.c.body).where(opdb.c.torch == torch)).scalar_one_or_none()
+    return None if body is None else json.loads(zlib.decompress(body))

@@ -1,0 +1,153 @@
+"""``relay up``: every process of the relay on one machine, with an embedded broker where none is configured."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import TextIO
+
+import structlog
+
+from relay import broker
+from relay.errors import SettingsError
+from relay.procs import Child, Supervisor
+from relay.queue.names import OUTBOX, ROUTE, SELECT, shard_queue
+from relay.services import allowlists
+from relay.services.device_configs import load_device
+from relay.settings import Settings
+from relay.store.db import migrate, open_engine
+
+log = structlog.get_logger(__name__)
+READY_S = 60.0
+
+
+def check(settings: Settings) -> None:
+    """Everything that would keep the processes from working, found before the first of them starts. SettingsError,
+    ConfigError, AllowlistError."""
+    if importlib.util.find_spec("torch") is None:
+        raise SettingsError(
+            "torch is not installed, and the emulator worker needs it",
+            "pip install torch==2.13.0 (a CPU build: see the README), or run the worker elsewhere with --no-worker",
+        )
+    check_port(settings)
+    load_device(settings.configs_dir)
+    allowlists.read(settings)
+
+
+def check_port(settings: Settings) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((settings.host, settings.port))
+        except OSError as exc:
+            raise SettingsError(
+                f"cannot listen on {settings.host}:{settings.port}: {exc.strerror}",
+                "set port (RELAY_PORT) to a free one, or stop what listens there",
+            ) from exc
+
+
+class Up:
+    """The processes of one relay. ``start`` makes them, ``run`` looks after them until ``stop`` is set."""
+
+    def __init__(self, settings: Settings, config: str | None, out: TextIO = sys.stdout) -> None:
+        self.settings = settings
+        self.config = config
+        self.out = out
+        self.supervisor = Supervisor()
+        self.broker: broker.Broker | None = None
+        self.stop = threading.Event()
+
+    def start(self) -> None:
+        settings = self.settings
+        logs = settings.data_dir.absolute() / "logs"
+        env = {**os.environ, "RELAY_DATA_DIR": str(settings.data_dir.absolute())}
+        if self.config:
+            env["RELAY_CONFIG"] = str(Path(self.config).absolute())
+        env["RELAY_WORKER_KEY"] = settings.worker_key.get_secret_value() or secrets.token_urlsafe(32)
+        if settings.broker_url:
+            env["RELAY_BROKER_URL"] = settings.broker_url
+        else:
+            self.broker = broker.prepare(settings.data_dir)
+            env["RELAY_BROKER_URL"] = self.broker.url
+            gone = self.broker.socket
+            self.supervisor.add(
+                Child("broker", self.broker.command, os.environ, logs / "broker.log", lambda: gone.unlink(True))
+            )
+        migrate(open_engine(settings.database))
+        python = [sys.executable, "-m"]
+        self.supervisor.add(Child("web", [*python, "relay.web"], env, logs / "web.log"))
+        self.supervisor.add(Child("pump", [*python, "relay.pump"], env, logs / "pump.log"))
+        for name, queues, concurrency in (("relay", f"{ROUTE},{OUTBOX}", 6), ("select", SELECT, 1)):
+            command = [*python, "relay.queue.tasks", queues, "--concurrency", str(concurrency)]
+            self.supervisor.add(Child(name, command, env, logs / f"{name}.log"))
+        self.supervisor.add(self._worker(logs, env))
+
+    def _worker(self, logs: Path, env: dict[str, str]) -> Child:
+        """The emulator worker. It gets what a worker in another lab would get, and nothing more."""
+        settings = self.settings
+        mine = {k: v for k, v in os.environ.items() if not k.startswith("RELAY_")}
+        mine |= {
+            "RELAY_BROKER_URL": env["RELAY_BROKER_URL"],
+            "RELAY_WORKER_KEY": env["RELAY_WORKER_KEY"],
+            "RELAY_URL": f"http://{settings.host}:{settings.port}",
+            "RELAY_WORKER_QUEUE": shard_queue(settings.device),
+            "RELAY_WORKER_DEVICE": settings.device,
+            "RELAY_WORKER_NAME": f"emulator-{socket.gethostname()}",
+            "RELAY_WORKER_DIR": str(settings.data_dir.absolute() / "worker"),
+        }
+        return Child("emulator", [sys.executable, "-m", "relay.worker"], mine, logs / "emulator.log")
+
+    def wait_ready(self) -> None:
+        """Returns when the web process answers that it is ready; SettingsError with its last lines otherwise."""
+        deadline = time.monotonic() + READY_S
+        while time.monotonic() < deadline and not self.stop.is_set():
+            self.supervisor.step()
+            try:
+                with urllib.request.urlopen(f"http://{self.settings.host}:{self.settings.port}/readyz", timeout=2):
+                    return
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.1)
+        if self.stop.is_set():
+            return
+        web = next(c for c in self.supervisor.children if c.name == "web")
+        raise SettingsError(f"the web process does not become ready:\n{web.tail()}", f"its log is {web.log_path}")
+
+    def announce(self) -> None:
+        pids = {c.name: c.process.pid for c in self.supervisor.children if c.process is not None}
+        line = {"event": "ready", "url": self.settings.url, "pids": pids, "data_dir": str(self.settings.data_dir)}
+        print(json.dumps(line), file=self.out, flush=True)
+
+    def run(self) -> None:
+        while not self.stop.wait(0.1):
+            self.supervisor.step()
+
+    def close(self) -> None:
+        self.supervisor.stop()
+        if self.broker is not None:
+            self.broker.remove()
+
+
+def up(settings: Settings, config: str | None) -> None:
+    """Runs until SIGTERM or SIGINT. Leaves no process and, outside ``data_dir``, no file."""
+    check(settings)
+    relay = Up(settings, config)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: relay.stop.set())
+    try:
+        relay.start()
+        relay.wait_ready()
+        if not relay.stop.is_set():
+            relay.announce()
+        relay.run()
+    finally:
+        relay.close()

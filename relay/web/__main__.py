@@ -1,0 +1,28 @@
+"""``python -m relay.web``: the web process."""
+
+from __future__ import annotations
+
+import uvicorn
+
+from relay.logs import setup as setup_logs
+from relay.settings import load
+from relay.web.app import create_app
+
+
+def main() -> None:
+    setup_logs()
+    settings = load()
+    uvicorn.run(
+        create_app(settings),
+        host=settings.host,
+        port=settings.port,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        # an open event stream must not keep the process from ending
+        timeout_graceful_shutdown=2,
+    )
+
+
+if __name__ == "__main__":
+    main()

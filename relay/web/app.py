@@ -1,0 +1,36 @@
+"""The web process: routers, errors, headers. It imports no torch and no Celery."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from relay import __version__
+from relay.settings import Settings
+from relay.store.db import migrate, open_engine
+from relay.web import callback, live, ops, pages, problems, webhook, workers
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The application. ``app.state`` has ``engine`` and ``settings``; everything else is made from them."""
+    engine = open_engine(settings.database)
+    migrate(engine)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        engine.dispose()
+
+    app = FastAPI(
+        title="Cross-repository CI relay", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None
+    )
+    app.state.engine = engine
+    app.state.settings = settings
+    problems.install(app)
+    pages.add_security_headers(app)
+    for module in (webhook, callback, workers, ops, live, pages):
+        app.include_router(module.router)
+    pages.mount_static(app)
+    return app

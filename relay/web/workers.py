@@ -1,0 +1,192 @@
+"""The worker API (docs/worker-api.md): parse, call one service, answer."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import time
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from anyio import to_thread
+from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from sqlalchemy import Engine
+
+from relay.errors import BadRequest, BodyTooLarge, Forbidden, Unauthorized
+from relay.services import leasing
+from relay.services.upstream import mirror
+from relay.store import workers
+from selector.model import Mode, Outcome, TestId
+from selector.opdb import from_map as read_opdb
+
+router = APIRouter(prefix="/worker")
+MAX_RESULTS_BYTES = 8 * 1024 * 1024
+MAX_OPDB_BYTES = 32 * 1024 * 1024
+
+
+class Hello(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    name: str = Field(max_length=128)
+    device: str = Field(max_length=64)
+    queue: str = Field(max_length=64)
+    torch: str = Field(max_length=64)
+    runtimes: list[Literal["tests-only", "overlay", "pr-build"]]
+    info: dict[str, Any] = Field(default_factory=dict)
+    opdb_digest: str | None = Field(None, max_length=64)
+
+
+class Take(BaseModel):
+    worker: str = Field(max_length=128)
+
+
+class ResultLine(BaseModel):
+    """One result; the bounds keep one hostile test from filling the database."""
+
+    model_config = ConfigDict(extra="forbid")
+    test: str = Field(max_length=1024)
+    variant: str = Field(max_length=512)
+    op: str | None = Field(None, max_length=128)
+    dtype: str | None = Field(None, max_length=32)
+    mode: Mode = Mode.MANDATORY_SUCCESS
+    outcome: Outcome
+    reason: str | None = Field(None, max_length=4096)
+    seconds: float = Field(ge=0, le=86400)
+    kernels: int | None = Field(None, ge=0)
+    modelled_us: float | None = Field(None, ge=0)
+    message: str | None = Field(None, max_length=8192)
+    log_tail: str | None = Field(None, max_length=16384)
+
+    @field_validator("test")
+    @classmethod
+    def _is_a_test(cls, value: str) -> str:
+        TestId.parse(value)
+        return value
+
+
+class Complete(BaseModel):
+    status: Literal["done", "failed"]
+    error: str | None = Field(None, max_length=8192)
+    report: dict[str, Any] = Field(default_factory=dict)
+
+
+def _bearer(authorization: Annotated[str | None, Header()] = None) -> str:
+    scheme, _, token = (authorization or "").partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise Unauthorized("no bearer token", "send Authorization: Bearer <worker key or lease token>")
+    return token.strip()
+
+
+Token = Annotated[str, Depends(_bearer)]
+
+
+def _worker_key(request: Request, token: Token) -> None:
+    key = request.app.state.settings.worker_key.get_secret_value()
+    if not key:
+        raise Forbidden("this relay takes no workers", "set worker_key")
+    if not hmac.compare_digest(key.encode(), token.encode()):
+        raise Unauthorized("wrong worker key", "the key is RELAY_WORKER_KEY of the relay")
+
+
+Key = Depends(_worker_key)
+
+
+@router.post("/hello", dependencies=[Key])
+def hello(body: Hello, request: Request) -> dict[str, Any]:
+    state = request.app.state
+    values = body.model_dump()
+    digest = values.pop("opdb_digest")
+    with state.engine.begin() as conn:
+        workers.hello(conn, values, time.time())
+        wanted = not workers.has_opdb(conn, body.torch, digest)
+    return {"heartbeat_s": state.settings.heartbeat_s, "opdb_wanted": wanted}
+
+
+@router.put("/opdb/{torch}", dependencies=[Key], status_code=204)
+async def put_opdb(torch: str, request: Request) -> Response:
+    body = await _body(request, MAX_OPDB_BYTES)
+    try:
+        read_opdb(json.loads(body))
+    except (ValueError, KeyError, TypeError) as exc:
+        raise BadRequest(f"not an op database: {exc}", "send the output of python -m relay.worker.opdb") from exc
+    await to_thread.run_sync(_store_opdb, request.app.state.engine, torch, body)
+    return Response(status_code=204)
+
+
+@router.post("/shards/{shard_id}/lease", dependencies=[Key])
+def lease(shard_id: str, body: Take, request: Request) -> dict[str, Any]:
+    state = request.app.state
+    return leasing.take(state.engine, state.settings, shard_id, body.worker, time.time())
+
+
+@router.post("/leases/{shard_id}/heartbeat")
+def heartbeat(shard_id: str, token: Token, request: Request) -> dict[str, Any]:
+    state = request.app.state
+    return leasing.beat(state.engine, state.settings, shard_id, token, time.time())
+
+
+@router.get("/leases/{shard_id}/tree")
+def tree(shard_id: str, token: Token, request: Request) -> Response:
+    state = request.app.state
+    row = leasing.holder(state.engine, shard_id, token)
+    commit = row.spec["commit"]
+    etag = f'"{commit}"'
+    if request.headers.get("if-none-match") == etag:
+        return Response(status_code=304, headers={"ETag": etag})
+    packed = mirror(state.settings).archive(commit, ("test", *row.spec["runtime"]["files"]))
+
+    def chunks() -> Iterator[bytes]:
+        yield from packed
+
+    return StreamingResponse(chunks(), media_type="application/gzip", headers={"ETag": etag})
+
+
+@router.post("/leases/{shard_id}/results")
+async def results(shard_id: str, token: Token, request: Request) -> dict[str, int]:
+    state = request.app.state
+    body = await _body(request, MAX_RESULTS_BYTES)
+    lines = []
+    for number, raw in enumerate(body.splitlines(), 1):
+        if not raw.strip():
+            continue
+        try:
+            lines.append(ResultLine.model_validate_json(raw).model_dump(mode="json"))
+        except ValidationError as exc:
+            first = exc.errors()[0]
+            where = ".".join(str(p) for p in first["loc"]) or "the line"
+            raise BadRequest(f"line {number}: {where}: {first['msg']}", "docs/worker-api.md shows a result") from exc
+    return await to_thread.run_sync(
+        lambda: leasing.record(state.engine, state.settings, shard_id, token, lines, time.time())
+    )
+
+
+@router.post("/leases/{shard_id}/complete")
+def complete(shard_id: str, body: Complete, token: Token, request: Request) -> dict[str, bool]:
+    state = request.app.state
+    leasing.complete(
+        state.engine,
+        state.settings,
+        shard_id,
+        token,
+        status=body.status,
+        error=body.error,
+        report=body.report,
+        now=time.time(),
+    )
+    return {"ok": True}
+
+
+def _store_opdb(engine: Engine, torch: str, body: bytes) -> None:
+    with engine.begin() as conn:
+        workers.store_opdb(conn, torch, body, time.time())
+
+
+async def _body(request: Request, limit: int) -> bytes:
+    chunks, size = [], 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limit:
+            raise BodyTooLarge(f"the body is over {limit} bytes", "send fewer lines at a time")
+        chunks.append(chunk)
+    return b"".join(chunks)
