@@ -1,0 +1,46 @@
+# Two commands do everything: `make demo` and `make test`. Both set up what they need first, without root.
+SHELL := /bin/bash
+VENV := .venv
+PY := $(VENV)/bin/python
+# where torch comes from; set TORCH_INDEX for a CPU build (the README says how)
+TORCH_INDEX ?=
+TORCH := torch==2.13.0
+DEMO_ARGS ?=
+TEST_ARGS ?=
+
+.PHONY: help demo test chaos bench lint clean
+help:
+	@echo "make demo    play a pull request through the whole relay   (DEMO_ARGS=--once ends by itself)"
+	@echo "make test    every test, quick layers first                (REQUIRE_ALL=1: no test may skip)"
+	@echo "make lint    ruff, mypy, import-linter"
+	@echo "make clean   remove .venv and what demo and tests left"
+
+demo: $(VENV)/.demo
+	$(PY) -m relay.demo $(DEMO_ARGS)
+
+test: $(VENV)/.test
+	$(PY) tests/layers.py $(TEST_ARGS)
+
+lint: $(VENV)/.test
+	$(PY) tests/layers.py lint
+
+$(VENV)/bin/python:
+	@found=; for p in python3 python3.11 python3.12 python3.13 python3.14; do \
+	  if command -v $$p >/dev/null && $$p -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$p; break; fi; done; \
+	if [ -z "$$found" ]; then echo "make: needs Python 3.11 or newer with its venv module (on Debian: python3-venv)" >&2; exit 2; fi; \
+	$$found -m venv $(VENV) && $(VENV)/bin/python -m pip install -q 'pip>=25'
+
+$(VENV)/.torch: | $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install -q $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $(TORCH)
+	@touch $@
+
+$(VENV)/.demo: pyproject.toml $(VENV)/.torch
+	$(VENV)/bin/python -m pip install -q -e '.[demo]'
+	@touch $@
+
+$(VENV)/.test: pyproject.toml $(VENV)/.torch
+	$(VENV)/bin/python -m pip install -q -e '.[test]'
+	@touch $@ $(VENV)/.demo
+
+clean:
+	rm -rf $(VENV) .relay .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
