@@ -1,0 +1,163 @@
+"""Routing a delivery: from a stored webhook to one dispatch per downstream that wants to hear of it."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import Counter
+from typing import Any
+
+import structlog
+from sqlalchemy import Connection, Engine, Row, select
+
+from relay.domain.events import Event, PullRequestEvent, PushEvent, parse
+from relay.domain.policy import RouteDecision, route
+from relay.errors import AllowlistError, BadRequest, NotFound, SettingsError
+from relay.services import allowlists, run_job
+from relay.settings import Settings
+from relay.store import deliveries, dispatches, outbox
+from relay.store.schema import job
+
+log = structlog.get_logger(__name__)
+NO_RESULTS = {"passed": 0, "failed": 0, "skipped": 0, "total": 0}
+
+
+def route_delivery(engine: Engine, settings: Settings, delivery_id: str, now: float) -> None:
+    """Routes a delivery in state ``received``, in one transaction. Doing it again, or twice at once, has one effect.
+
+    Raises AllowlistError or SettingsError while there is no usable allowlist (the delivery then stays due and says
+    why), NotFound for an id that was never claimed.
+    """
+    try:
+        allowlist = allowlists.current(engine, settings, now)
+    except (AllowlistError, SettingsError) as exc:
+        with engine.begin() as conn:
+            deliveries.note(conn, delivery_id, code=exc.code, reason=str(exc))
+        raise
+    with engine.begin() as conn:
+        row = deliveries.lock(conn, delivery_id)
+        if row is None:
+            raise NotFound(f"there is no delivery {delivery_id}", "ids come from the broker's message")
+        if row.state != "received":
+            return
+        try:
+            body = deliveries.unpack(row.body)
+            event = parse(row.event, body)
+        except (BadRequest, zlib.error, json.JSONDecodeError, TypeError) as exc:
+            log.error("stored delivery cannot be read", delivery=delivery_id, error=str(exc))
+            deliveries.finish(conn, delivery_id, state="ignored", code="unreadable", reason=str(exc))
+            return
+        decisions = route(event, allowlist, _prior_runs(conn, settings, event, row))
+        for decision in decisions:
+            _apply(conn, settings, row, event, body, decision, now)
+        state, code, reason = _outcome(decisions)
+        deliveries.finish(conn, delivery_id, state=state, code=code, reason=reason)
+    log.info("routed", delivery=delivery_id, event=row.event, action=row.action, code=code, reason=reason)
+
+
+def _prior_runs(conn: Connection, settings: Settings, event: Event, row: Row[Any]) -> list[Any]:
+    if not isinstance(event, PullRequestEvent):
+        return []
+    dispatches.lock_pull_request(conn, settings.upstream_repo, event.number)
+    return dispatches.prior_runs(conn, settings.upstream_repo, event.number, row.received_at, row.id)
+
+
+def _apply(
+    conn: Connection, settings: Settings, row: Row[Any], event: Event, body: Any, decision: RouteDecision, now: float
+) -> None:
+    if decision.action in ("supersede", "cancel"):
+        assert decision.run is not None
+        if dispatches.supersede(conn, decision.run, code=decision.code, reason=decision.reason, now=now):
+            _end_effects(conn, settings, decision, now)
+    elif decision.action == "dispatch":
+        _dispatch(conn, settings, row, event, body, decision, now)
+
+
+def _dispatch(
+    conn: Connection, settings: Settings, row: Row[Any], event: Event, body: Any, decision: RouteDecision, now: float
+) -> None:
+    entry = decision.entry
+    assert entry is not None
+    by_workers = entry.executor == "workers"
+    dispatch_id = dispatches.add(
+        conn,
+        now=now,
+        delivery_id=row.id,
+        downstream=entry.repo,
+        downstream_key=entry.key,
+        level=entry.level,
+        device=entry.device,
+        oncalls=list(entry.oncalls),
+        executor=entry.executor,
+        event=event.name,
+        action=row.action,
+        upstream=settings.upstream_repo,
+        state="selecting" if by_workers else "sending",
+        due_at=now if by_workers else None,
+        author_trusted=isinstance(event, PullRequestEvent) and entry.trusts(event.author, event.author_association),
+        **_facts(event),
+    )
+    if dispatch_id is None or by_workers:
+        return
+    outbox.enqueue(
+        conn,
+        key=f"dispatch:{dispatch_id}",
+        kind="dispatch",
+        stream=f"dispatch:{dispatch_id}",
+        target=entry.repo,
+        payload={"event_type": row.event, "delivery_id": row.id, "payload": body},
+        now=now,
+        dispatch_id=dispatch_id,
+    )
+
+
+def _facts(event: Event) -> dict[str, Any]:
+    """What a dispatch remembers of its event. Later reports are held against this, never against their own echo."""
+    if isinstance(event, PushEvent):
+        return {"head_sha": event.after, "base_sha": None, "base_ref": event.ref[:255], "author": event.pusher}
+    return {
+        "pr_number": event.number,
+        "pr_title": event.title,
+        "author": event.author,
+        "base_sha": event.base_sha,
+        "head_sha": event.head_sha,
+        "base_ref": event.base_ref,
+        "head_repo": event.head_repo,
+    }
+
+
+def _end_effects(conn: Connection, settings: Settings, decision: RouteDecision, now: float) -> None:
+    """A superseded dispatch that was not yet sent is not sent: it could cancel its successor downstream. A run on our
+    own workers that was announced is ended on the pull request too."""
+    run_id = decision.run
+    assert run_id is not None
+    dispatches.drop_unsent(conn, run_id, decision.reason)
+    run = dispatches.get(conn, run_id)
+    announced = conn.execute(select(job.c.id).where(job.c.dispatch_id == run_id).limit(1)).first()
+    if run is not None and run.executor == "workers" and announced is not None:
+        run_job.completed(
+            conn,
+            settings,
+            run_id,
+            now,
+            conclusion="cancelled",
+            results=NO_RESULTS,
+            title="Cancelled",
+            summary=decision.reason,
+            text=None,
+        )
+
+
+def _outcome(decisions: tuple[RouteDecision, ...]) -> tuple[str, str, str]:
+    """State, code and sentence of the delivery as a whole."""
+    done = Counter(d.action for d in decisions if d.action != "ignore")
+    ignored = [d for d in decisions if d.action == "ignore"]
+    if not done:
+        codes = {d.code for d in ignored}
+        code = codes.pop() if len(codes) == 1 else "nobody-listens"
+        return "ignored", code, "; ".join(dict.fromkeys(d.reason for d in ignored)) or "no downstream listens"
+    words = {"dispatch": "dispatched", "supersede": "superseded", "cancel": "cancelled"}
+    parts = [f"{number} {words[action]}" for action, number in done.items()]
+    parts += [f"{d.entry.repo if d.entry else 'all'} left out: {d.reason}" for d in ignored]
+    return "routed", "routed", "; ".join(parts)
+

@@ -1,0 +1,87 @@
+"""Dispatches: one per delivery and downstream; what a downstream does for one event."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from sqlalchemy import Connection, Row, or_, select, text, update
+
+from relay.domain.policy import PriorRun
+from relay.store.ids import new_id
+from relay.store.schema import delivery, dispatch, outbox
+from relay.store.upsert import insert_once
+
+OPEN_STATES = ("sending", "sent", "selecting", "running", "confirming", "verifying")
+"""States of a run that can still end in another way."""
+
+
+def add(conn: Connection, *, now: float, **values: Any) -> str | None:
+    """Inserts a dispatch (columns by name, without id and created_at) and returns its id. None: this delivery already
+    has one for this downstream."""
+    dispatch_id = new_id(now)
+    inserted = insert_once(conn, dispatch, {"attempts": 0, **values, "id": dispatch_id, "created_at": now})
+    return dispatch_id if inserted else None
+
+
+def get(conn: Connection, dispatch_id: str) -> Row[Any] | None:
+    return conn.execute(select(dispatch).where(dispatch.c.id == dispatch_id)).one_or_none()
+
+
+def lock_pull_request(conn: Connection, upstream: str, number: int) -> None:
+    """Makes routings of one pull request wait for each other until the transaction's end. SQLite has one writer."""
+    if conn.dialect.name == "postgresql":
+        digest = hashlib.sha256(f"{upstream.casefold()}#{number}".encode()).digest()
+        key = int.from_bytes(digest[:8], "big", signed=True)
+        conn.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
+
+
+def prior_runs(conn: Connection, upstream: str, number: int, received_at: float, delivery_id: str) -> list[PriorRun]:
+    """A pull request's dispatches that matter to a delivery received then: the open ones, and those of deliveries that
+    came later. Its own are not among them."""
+    rows = conn.execute(
+        select(dispatch, delivery.c.received_at)
+        .join(delivery, delivery.c.id == dispatch.c.delivery_id)
+        .where(dispatch.c.upstream == upstream, dispatch.c.pr_number == number, dispatch.c.delivery_id != delivery_id)
+        .where(or_(dispatch.c.state.in_(OPEN_STATES), delivery.c.received_at > received_at))
+        .order_by(dispatch.c.id)
+    )
+    return [
+        PriorRun(
+            row.id,
+            row.downstream_key,
+            row.executor,
+            row.head_sha,
+            row.state in OPEN_STATES,
+            row.received_at > received_at,
+        )
+        for row in rows
+    ]
+
+
+def supersede(conn: Connection, dispatch_id: str, *, code: str, reason: str, now: float) -> bool:
+    """Ends an open run that nobody wants any more. False: it had ended by itself."""
+    ended = conn.execute(
+        update(dispatch)
+        .where(dispatch.c.id == dispatch_id, dispatch.c.state.in_(OPEN_STATES))
+        .values(
+            state="superseded",
+            claim=None,
+            due_at=None,
+            closed_at=now,
+            conclusion="cancelled",
+            code=code,
+            summary=reason,
+        )
+    )
+    return ended.rowcount == 1
+
+
+def drop_unsent(conn: Connection, dispatch_id: str, reason: str) -> bool:
+    """Keeps a dispatch's POST from being sent, if it is not sent yet."""
+    dropped = conn.execute(
+        update(outbox)
+        .where(outbox.c.key == f"dispatch:{dispatch_id}", outbox.c.state == "due")
+        .values(state="dropped", due_at=None, last_error=reason)
+    )
+    return dropped.rowcount == 1

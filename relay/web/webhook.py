@@ -1,0 +1,42 @@
+"""``POST /github/webhook``: reads the body within its limit, has it committed off the event loop, answers 202."""
+
+from __future__ import annotations
+
+import functools
+import time
+from typing import Any
+
+import anyio.to_thread
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+
+from relay.services import intake
+from relay.web.body import read_body
+
+router = APIRouter()
+
+
+@router.post("/github/webhook", status_code=202)
+async def webhook(request: Request) -> JSONResponse:
+    """Takes a delivery of GitHub's. 202: committed (``accepted``), already known (``duplicate``) or not wanted
+    (``ignored``, with code and reason)."""
+    state = request.app.state
+    body = await read_body(request, state.settings.max_body_bytes)
+    receipt = await anyio.to_thread.run_sync(
+        functools.partial(
+            intake.take_in,
+            state.engine,
+            state.settings,
+            event=request.headers.get("x-github-event"),
+            delivery_id=request.headers.get("x-github-delivery"),
+            signature=request.headers.get("x-hub-signature-256"),
+            body=body,
+            now=time.time(),
+        )
+    )
+    answer: dict[str, Any] = {"accepted": receipt.accepted, "delivery": receipt.delivery}
+    if receipt.duplicate:
+        answer["duplicate"] = True
+    if not receipt.accepted:
+        answer |= {"ignored": True, "code": receipt.code, "reason": receipt.reason}
+    return JSONResponse(answer, status_code=202)
