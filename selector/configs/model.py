@@ -1,4 +1,7 @@
-"""What a loaded reuse configuration says, as plain values. Dtypes are torch's names without ``torch.`` (``float16``)."""
+"""What a loaded reuse configuration says, as plain values.
+
+Dtypes are torch's names without ``torch.`` (``float16``).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from selector.model import Mode
+
+Level = Literal["error", "warning"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +29,7 @@ class ConfigProblem:
     source: str
     line: int
     column: int
-    level: Literal["error", "warning"]
+    level: Level
     code: str
     message: str
     hint: str = ""
@@ -86,7 +91,7 @@ class OpEdits:
 
 
 def op_names(name: str, variant: str = "") -> frozenset[str]:
-    """The spellings by which a config may name an OpInfo: ``nn.functional.gelu``, ``nn_functional_gelu``, ``div.floor``.
+    """The spellings by which a config may name an OpInfo: ``nn.functional.gelu``, ``nn_functional_gelu``.
 
     A bare name covers all variants of the op; a name with the variant covers that one only.
     """

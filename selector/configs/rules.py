@@ -1,19 +1,235 @@
+"""Which entry governs a variant, and what it says.
+
+Entries for one test are a union. Specificity, strongest first: an exact method name before a regex; a named class
+before a class pattern before none; naming the variant's op or dtype (``edits.*.include``) before naming none before
+naming only others; an exact path before a glob; and last the order of writing. Ops and dtypes are compared as the
+generator's own objects name them, never by taking a generated method name apart.
+"""
+
 from __future__ import annotations
 
-from selector.configs.model import ConfigProblem, DtypeEdits, OpEdits, Precision, VariantRule
-from selector.model import TestId
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from selector.configs.model import ConfigProblem, DtypeEdits, OpEdits, Precision, VariantRule, op_names
+from selector.configs.patterns import dtype_name
+from selector.configs.tree import Edits, FileEntry, Item, Suite, TestEntry
+from selector.model import Mode, TestId
+
+Rank = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """An entry that names a test, with how specifically it does."""
+
+    rank: Rank
+    path_rank: Rank
+    order: int
+    entry: TestEntry
+    suite: Suite
+
+
+def scope_score(edits: Edits, names: frozenset[str]) -> int:
+    """2: an included item is one of ``names``; 1: the entry includes nothing; 0: it includes others only."""
+    if not edits.include:
+        return 1
+    return 2 if any(item.name in names for item in edits.include) else 0
+
+
+def _find(items: Sequence[Item], names: frozenset[str]) -> Item | None:
+    return next((item for item in items if item.name in names), None)
 
 
 class ReuseConfigs:
-    """All loaded configs. Paths are relative to the upstream root (``test/test_view_ops.py``)."""
+    """All loaded configs, each with its own globals. Paths are relative to upstream's root (``test/test_x.py``).
 
-    warnings: tuple[ConfigProblem, ...]
+    ``warnings`` are the problems that did not keep the files from being used.
+    """
 
-    def covers(self, path: str) -> bool: raise NotImplementedError
-    def rule(self, test: TestId, op: str | None = None, op_variant: str = "", dtype: str | None = None) -> VariantRule: raise NotImplementedError
-    def dtypes(self, test: TestId, op: str | None = None, op_variant: str = "") -> DtypeEdits: raise NotImplementedError
-    def ops(self, test: TestId) -> OpEdits: raise NotImplementedError
-    def modules(self, test: TestId) -> OpEdits: raise NotImplementedError
-    def precision(self, test: TestId, op: str | None, dtype: str | None, op_variant: str = "") -> Precision | None: raise NotImplementedError
-    def cpu_move(self, test: TestId) -> tuple[str, ...]: raise NotImplementedError
-    def no_grad(self, test: TestId) -> bool: raise NotImplementedError
+    def __init__(self, suites: Sequence[Suite], warnings: Sequence[ConfigProblem] = ()) -> None:
+        self.suites = tuple(suites)
+        self.warnings = tuple(warnings)
+        self._files: dict[str, list[tuple[Suite, FileEntry]]] = {}
+        self._matches: dict[TestId, list[Match]] = {}
+
+    # ------------------------------------------------------------------------------------------------------ questions
+
+    def covers(self, path: str) -> bool:
+        """Whether some config has a file entry for ``path``."""
+        return bool(self._entries(path))
+
+    def allows_empty(self, path: str) -> bool:
+        """Whether it is fine that nothing is collected from ``path`` (``allow_empty``)."""
+        return any(entry.allow_empty or suite.allow_empty for suite, entry in self._entries(path))
+
+    def rule(self, test: TestId, op: str | None = None, op_variant: str = "", dtype: str | None = None) -> VariantRule:
+        """How the variant of ``test`` with this OpInfo (``name``, ``variant_test_name``) and dtype is to be run.
+
+        Without op and dtype: the rule of the test itself. A file that no config covers is skipped, unlisted.
+        """
+        files = self._entries(test.file)
+        if not files:
+            return VariantRule(Mode.SKIP, False, f"no config covers {test.file}")
+        matches = self._match(test)
+        if not matches:
+            return self._unlisted(*files[0], op=op, op_variant=op_variant, dtype=dtype)
+        ops, dtypes = self._words(op, op_variant, dtype)
+        for words, pick in ((ops, _ops_of), (dtypes, _dtypes_of)):
+            gone = self._excluded(matches, words, pick)
+            if gone is not None:
+                match, item = gone
+                reason = item.why.reason or match.entry.why.reason or f"{item.name} is excluded for this test"
+                return VariantRule(Mode.SKIP, True, reason, item.why.issue or match.entry.why.issue, str(item.place))
+        match = self._governing(matches, ops, dtypes)
+        entry = match.entry
+        named = _find(entry.ops.include, ops) or _find(entry.dtypes.include, dtypes)
+        why = named.why if named is not None and named.why.reason else entry.why
+        rule = VariantRule(entry.mode, True, why.reason, why.issue or entry.why.issue, str(entry.place))
+        return self._forced(rule, match.suite, ops, dtypes)
+
+    def dtypes(self, test: TestId, op: str | None = None, op_variant: str = "") -> DtypeEdits:
+        """The dtype filter; with ``op``, the dtypes that ``supported_ops`` lists for it count as well."""
+        suite, matches = self._suite(test), self._match(test)
+        supported = _names(suite.globals.dtypes) if suite else None
+        if suite and op is not None and suite.globals.ops is not None:
+            item = _find(suite.globals.ops, op_names(op, op_variant))
+            own = _names(item.dtypes) if item else None
+            if own is not None:
+                supported = own if supported is None else supported & own
+        return DtypeEdits(supported, *self._edits(matches, _dtypes_of))
+
+    def ops(self, test: TestId) -> OpEdits:
+        suite = self._suite(test)
+        return OpEdits(_names(suite.globals.ops) if suite else None, *self._edits(self._match(test), _ops_of))
+
+    def modules(self, test: TestId) -> OpEdits:
+        suite = self._suite(test)
+        return OpEdits(_names(suite.globals.modules) if suite else None, *self._edits(self._match(test), _modules_of))
+
+    def precision(self, test: TestId, op: str | None, dtype: str | None, op_variant: str = "") -> Precision | None:
+        """Tolerances: of the governing entry's dtype, else of the op's dtype, else of the supported dtype."""
+        if dtype is None:
+            return None
+        ops, dtypes = self._words(op, op_variant, dtype)
+        candidates: list[Item | None] = []
+        matches = self._match(test)
+        if matches:
+            candidates.append(_find(self._governing(matches, ops, dtypes).entry.dtypes.include, dtypes))
+        suite = self._suite(test)
+        if suite:
+            op_item = _find(suite.globals.ops or (), ops)
+            candidates.append(_find((op_item.dtypes or ()) if op_item else (), dtypes))
+            candidates.append(_find(suite.globals.dtypes or (), dtypes))
+        return next((c.precision for c in candidates if c is not None and c.precision is not None), None)
+
+    def cpu_move(self, test: TestId) -> tuple[str, ...]:
+        """TestCase methods whose tensor arguments go to the CPU first, for this test only."""
+        return tuple(dict.fromkeys(name for m in self._match(test) for name in m.entry.cpu_move))
+
+    def no_grad(self, test: TestId) -> bool:
+        return any(m.entry.no_grad for m in self._match(test))
+
+    def tags(self, test: TestId) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(tag for m in self._match(test) for tag in m.entry.tags))
+
+    # ------------------------------------------------------------------------------------------------------- matching
+
+    def _entries(self, path: str) -> list[tuple[Suite, FileEntry]]:
+        """File entries for a path, the most specific first."""
+        if path not in self._files:
+            found = [(s, f) for s in self.suites for f in s.files if f.path.matches(path)]
+            found.sort(key=lambda pair: pair[1].path.specificity, reverse=True)  # stable: then order of writing
+            self._files[path] = found
+        return self._files[path]
+
+    def _match(self, test: TestId) -> list[Match]:
+        """Entries that name a test, the most specific first."""
+        if test not in self._matches:
+            found: list[Match] = []
+            for suite, file in self._entries(test.file):
+                for entry in file.tests:
+                    ranks = [name.specificity for name in entry.names if name.matches(test)]
+                    if ranks:
+                        found.append(Match(max(ranks), file.path.specificity, len(found), entry, suite))
+            found.sort(key=lambda m: (m.rank, m.path_rank, -m.order), reverse=True)
+            self._matches[test] = found
+        return self._matches[test]
+
+    def _suite(self, test: TestId) -> Suite | None:
+        """The config whose globals count: that of the governing entry, else of the most specific file entry."""
+        matches = self._match(test)
+        if matches:
+            return matches[0].suite
+        files = self._entries(test.file)
+        return files[0][0] if files else None
+
+    @staticmethod
+    def _words(op: str | None, op_variant: str, dtype: str | None) -> tuple[frozenset[str], frozenset[str]]:
+        ops = op_names(op, op_variant) if op is not None else frozenset()
+        return ops, frozenset((dtype_name(dtype.removeprefix("torch.")),)) if dtype is not None else frozenset()
+
+    def _governing(self, matches: list[Match], ops: frozenset[str], dtypes: frozenset[str]) -> Match:
+        fit = [m for m in matches if not _find(m.entry.ops.exclude, ops) and not _find(m.entry.dtypes.exclude, dtypes)]
+
+        def key(m: Match) -> tuple[Rank, int, Rank, int]:
+            score = scope_score(m.entry.ops, ops) + scope_score(m.entry.dtypes, dtypes)
+            return (m.rank, score, m.path_rank, -m.order)
+
+        return max(fit or matches, key=key)
+
+    @staticmethod
+    def _excluded(
+        matches: list[Match], words: frozenset[str], pick: Callable[[TestEntry], Edits]
+    ) -> tuple[Match, Item] | None:
+        """The exclusion that holds: no entry at least as specific includes the same thing by name."""
+        for match in matches:
+            item = _find(pick(match.entry).exclude, words)
+            if item is not None and not any(
+                m is not match and m.rank >= match.rank and _find(pick(m.entry).include, words) for m in matches
+            ):
+                return match, item
+        return None
+
+    def _edits(self, matches: list[Match], pick: Callable[[TestEntry], Edits]) -> tuple[frozenset[str], frozenset[str]]:
+        include = frozenset(i.name for m in matches for i in pick(m.entry).include)
+        named = {i.name for m in matches for i in pick(m.entry).exclude}
+        exclude = frozenset(n for n in named if self._excluded(matches, frozenset((n,)), pick) is not None)
+        return include, exclude
+
+    def _unlisted(
+        self, suite: Suite, file: FileEntry, *, op: str | None, op_variant: str, dtype: str | None
+    ) -> VariantRule:
+        reason = file.why.reason
+        if file.unlisted is Mode.SKIP and not reason:
+            reason = f"not listed in {file.place.source}, which skips unlisted tests of {file.path.text}"
+        rule = VariantRule(file.unlisted, False, reason, file.why.issue, str(file.place))
+        return self._forced(rule, suite, *self._words(op, op_variant, dtype))
+
+    @staticmethod
+    def _forced(rule: VariantRule, suite: Suite, ops: frozenset[str], dtypes: frozenset[str]) -> VariantRule:
+        """``force_xfail`` of a supported op or dtype weakens mandatory_success to xfail."""
+        if rule.mode is not Mode.MANDATORY_SUCCESS:
+            return rule
+        for items, words in ((suite.globals.ops, ops), (suite.globals.dtypes, dtypes)):
+            item = _find(items or (), words)
+            if item is not None and item.force_xfail:
+                reason = item.why.reason or f"{item.name} is marked force_xfail"
+                return VariantRule(Mode.XFAIL, rule.listed, reason, item.why.issue, str(item.place))
+        return rule
+
+
+def _ops_of(entry: TestEntry) -> Edits:
+    return entry.ops
+
+
+def _dtypes_of(entry: TestEntry) -> Edits:
+    return entry.dtypes
+
+
+def _modules_of(entry: TestEntry) -> Edits:
+    return entry.modules
+
+
+def _names(items: Sequence[Item] | None) -> frozenset[str] | None:
+    return None if items is None else frozenset(item.name for item in items)

@@ -1,0 +1,103 @@
+"""The parsed file: suites, file entries, test entries, items. Built by ``schema``, asked by ``rules``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from selector.configs.model import Precision
+from selector.configs.patterns import NamePattern, PathPattern
+from selector.model import Mode
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something was written; printed as ``file.yaml:12``."""
+
+    source: str
+    line: int
+    column: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """The reason an entry or an item carries with it."""
+
+    reason: str = ""
+    issue: str = ""
+    evidence: str = ""
+    until: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A named thing: an op, a dtype, a module. ``dtypes`` None: not limited."""
+
+    name: str
+    place: Place
+    why: Why = Why()
+    force_xfail: bool = False
+    precision: Precision | None = None
+    dtypes: tuple[Item, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Edits:
+    include: tuple[Item, ...] = ()
+    exclude: tuple[Item, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TestEntry:
+    """One item of ``tests``."""
+
+    __test__ = False
+
+    place: Place
+    names: tuple[NamePattern, ...]
+    mode: Mode = Mode.MANDATORY_SUCCESS
+    why: Why = Why()
+    tags: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    no_grad: bool = False
+    ops: Edits = Edits()
+    dtypes: Edits = Edits()
+    modules: Edits = Edits()
+    cpu_move: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """One item of ``files``."""
+
+    place: Place
+    path: PathPattern
+    unlisted: Mode = Mode.SKIP
+    tests: tuple[TestEntry, ...] = ()
+    labels: tuple[str, ...] = ()
+    allow_empty: bool = False
+    why: Why = Why()
+
+
+@dataclass(frozen=True, slots=True)
+class Globals:
+    """The ``global`` block. None: no filter."""
+
+    dtypes: tuple[Item, ...] | None = None
+    ops: tuple[Item, ...] | None = None
+    modules: tuple[Item, ...] | None = None
+    seed: int | None = None
+    seed_place: Place | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """One config, with what it extends merged in."""
+
+    source: str
+    files: tuple[FileEntry, ...]
+    globals: Globals = field(default_factory=Globals)
+    labels: tuple[str, ...] = ()
+    allow_empty: bool = False
