@@ -14,6 +14,7 @@ from relay.settings import Settings
 from relay.store import results, shards
 from relay.store.db import reading
 from relay.store.schema import dispatch, job, outbox, result, shard
+from selector.model import Side
 
 TEST = "test/test_x.py::TestA::test_b"
 
@@ -117,7 +118,7 @@ def test_results_sent_twice_count_once_and_the_first_stands(engine, settings, ru
     again = [result_line(outcome="failed"), result_line("v3")]
     assert leasing.record(engine, settings, shard_id, token, again, 102.0) == {"accepted": 1, "known": 1}
     with reading(engine) as conn:
-        stored = {r.variant: r.outcome.value for r in results.of_side(conn, run_id, "head") if r}
+        stored = {r.variant: r.outcome.value for r in results.of_side(conn, run_id, Side.HEAD)}
     assert stored == {"test_b_spyre_float32": "passed", "v2": "passed", "v3": "passed"}
 
 

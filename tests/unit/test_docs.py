@@ -1,0 +1,75 @@
+"""The docs name every setting, every error code and every reason code that the code can produce."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import relay.errors
+import selector.errors
+from relay.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+
+
+@pytest.mark.parametrize("name", sorted(Settings.model_fields))
+def test_every_setting_is_documented(name):
+    assert f"| `{name}` |" in (DOCS / "settings.md").read_text()
+
+
+def test_no_setting_is_documented_that_does_not_exist():
+    named = set(re.findall(r"^\| `(\w+)` \|", (DOCS / "settings.md").read_text(), re.M))
+    assert named == set(Settings.model_fields)
+
+
+def _codes(module):
+    return {
+        value.code
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Exception) and hasattr(value, "code")
+    }
+
+
+@pytest.mark.parametrize("code", sorted(_codes(relay.errors) | _codes(selector.errors)))
+def test_every_error_code_is_documented(code):
+    assert f"`{code}`" in (DOCS / "errors.md").read_text()
+
+
+def test_every_decision_code_is_documented():
+    """Every literal ``code=`` of a Decision, a Verdict or a routing decision stands in docs/reason-codes.md."""
+    text = (DOCS / "reason-codes.md").read_text()
+    missing = []
+    for path in [*(ROOT / "selector").rglob("*.py"), *(ROOT / "relay" / "domain").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.keyword) or node.arg != "code":
+                continue
+            if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+                code = node.value.value
+                if f"`{code}`" not in text and f"`{code}`" not in (DOCS / "errors.md").read_text():
+                    missing.append(f"{path.relative_to(ROOT)}:{node.value.lineno}: {code}")
+    assert missing == []
+
+
+def test_every_doc_is_reachable_from_the_readme():
+    seen, todo = set(), [ROOT / "README.md"]
+    while todo:
+        page = todo.pop()
+        if page in seen or not page.exists():
+            continue
+        seen.add(page)
+        for link in re.findall(r"\]\(([^)#:]+\.md)(?:#[^)]*)?\)", page.read_text()):
+            todo.append((page.parent / link).resolve())
+    assert sorted(str(p.relative_to(ROOT)) for p in DOCS.rglob("*.md") if p not in seen) == []
+
+
+def test_every_link_between_docs_leads_somewhere():
+    dead = []
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")]:
+        for link in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text()):
+            if not (page.parent / link).exists():
+                dead.append(f"{page.relative_to(ROOT)}: {link}")
+    assert dead == []
