@@ -1,0 +1,54 @@
+"""What the device refuses, in the wording a real PrivateUse1 plugin and torch's dispatcher use.
+
+Each is a subclass of the exception that the real one raises, so that upstream's tests and log patterns see no
+difference, and carries what a classifier needs as attributes. `kind` is stable.
+"""
+
+from __future__ import annotations
+
+
+class DeviceError(RuntimeError):
+    """The emulator itself is used in a way it cannot serve (not a limit of the device)."""
+
+    kind = "device-misuse"
+
+
+class UnsupportedOp(NotImplementedError):
+    """An operator that the device's capability does not list. ``op`` is the qualified name, e.g. ``aten::lgamma.out``."""
+
+    kind = "unsupported-op"
+
+    def __init__(self, op: str, backend: str) -> None:
+        super().__init__(
+            f"Could not run '{op}' with arguments from the '{backend}' backend. This could be because the operator "
+            "doesn't exist for this backend, or was omitted during the selective/custom build process (if using "
+            "custom build)."
+        )
+        self.op = op
+        self.backend = backend
+
+    def __reduce__(self) -> tuple[type[UnsupportedOp], tuple[str, str]]:
+        return type(self), (self.op, self.backend)
+
+
+class UnsupportedLayout(UnsupportedOp):
+    """A sparse, quantised or otherwise non-strided tensor. ``backend`` is the key the dispatcher would have looked up."""
+
+    kind = "unsupported-layout"
+
+
+class UnsupportedDtype(RuntimeError):
+    """A dtype that the device's capability does not list. ``dtype`` is torch's C++ name for it, e.g. ``Double``."""
+
+    kind = "unsupported-dtype"
+
+    def __init__(self, dtype: str) -> None:
+        super().__init__(f"Spyre backend does not support dtype {dtype}")
+        self.dtype = dtype
+
+    def __reduce__(self) -> tuple[type[UnsupportedDtype], tuple[str]]:
+        return type(self), (self.dtype,)
+
+
+class FallbackWarning(UserWarning):
+    """An operator ran on the CPU because the device has no kernel for it; given once an operator and process."""

@@ -1,0 +1,263 @@
+"""The one kernel behind every operator: see device arguments as CPU tensors, run the CPU kernel, hand its results back.
+
+It is registered as PrivateUse1's boxed fallback, and directly for each *structured* operator. Left alone, a structured
+operator takes three trips (its meta function, our ``empty``, then its ``.out`` form): ten times slower, and its
+warnings come twice.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from relay.device import numerics
+from relay.device.errors import FallbackWarning, UnsupportedDtype, UnsupportedOp
+from relay.device.memory import (
+    CPU,
+    CPU_KEYS,
+    NAME,
+    adopt,
+    cpu_alias,
+    is_device,
+    refuse_layout,
+    set_memory,
+    view_like,
+)
+from relay.device.meter import METER
+from relay.device.policy import CURRENT, Policy, Verdict
+
+Kernel = Callable[..., Any]
+_Tensor = torch.Tensor
+_strided = torch.strided
+# Operators that take index or source tensors from the host, as real devices do.
+_HOST_TENSORS_OK = frozenset(
+    ["index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "_unsafe_index_put", "set_"]
+)
+
+
+class Plan:
+    """What is worth knowing about an operator once, not once a call."""
+
+    __slots__ = ("_policy", "_verdict", "call", "host_tensors_ok", "name", "op", "overload", "tensor_at", "views", "warned")
+
+    def __init__(self, op: Any) -> None:
+        schema = op._schema
+        self.op = op
+        self.name = schema.name.removeprefix("aten::")
+        self.overload = schema.overload_name or "default"
+        # `redispatch` to CPU, not a plain call: a plain call would meet the user's CPU autocast on the way.
+        self.call: Kernel = op._handle.redispatch_boxed
+        self.host_tensors_ok = self.name in _HOST_TENSORS_OK or not schema.name.startswith("aten::")
+        self.tensor_at = [i for i, a in enumerate(schema.arguments) if str(a.type) in ("Tensor", "Optional[Tensor]")]
+        self.views = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+        self.warned = False
+        self._policy: Policy | None = None
+        self._verdict = Verdict.KERNEL
+
+    def qualified(self) -> str:
+        """The name in the dispatcher's message. For a structured operator that is its ``.out`` form."""
+        name, overload = self.op._schema.name, self.op._schema.overload_name
+        base = self.name if self.name.startswith("__") else self.name.rstrip("_")
+        packet = getattr(torch.ops.aten, base, None)
+        if packet is not None and self.structured():
+            for out in (f"{overload}_out", "out"):
+                if overload != out and out in packet.overloads():
+                    return f"aten::{base}.{out}"
+        return f"{name}.{overload}" if overload else name
+
+    def structured(self) -> bool:
+        """Whether torch would serve it through its ``.out`` form if we had no kernel."""
+        return torch._C._dispatch_has_kernel_for_dispatch_key(self.op.name(), "CompositeExplicitAutogradNonFunctional")
+
+    def admit(self, policy: Policy) -> Verdict:
+        """Judge under ``policy`` (remembered); refuse, or warn once of a fallback."""
+        if self._policy is not policy:
+            self._verdict = policy.judge(self.name, self.overload)
+            self._policy = policy
+        if self._verdict is Verdict.REFUSED:
+            METER.refused("refused_ops")
+            raise UnsupportedOp(self.qualified(), NAME)
+        if self._verdict is Verdict.FALLBACK and not self.warned:
+            self.warned = True
+            warnings.warn(
+                f"{NAME} has no kernel for aten::{self.name}; it runs on the CPU", FallbackWarning, stacklevel=3
+            )
+        return self._verdict
+
+
+_plans: dict[int, Plan] = {}
+
+
+def plan_of(op: Any) -> Plan:
+    """The plan of an `OpOverload`. Keyed by identity: hashing an OpOverload is slow, and they live for ever."""
+    plan = _plans.get(id(op))
+    if plan is None:
+        plan = _plans[id(op)] = Plan(op)
+    return plan
+
+
+class Call:
+    """One run of one operator: its device arguments, and the CPU aliases they were seen through."""
+
+    __slots__ = ("aliases", "host_tensor", "inputs", "outputs", "plan", "wants_device")
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.inputs: list[torch.Tensor] = []
+        self.outputs: list[torch.Tensor] = []
+        self.aliases: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # id(alias) -> (device tensor, alias)
+        self.host_tensor = False
+        self.wants_device = False
+
+    def to_cpu(self, value: Any) -> Any:
+        """An argument as the CPU kernel is to see it."""
+        if isinstance(value, _Tensor):
+            if value.is_cpu:
+                if value.dim():
+                    self.host_tensor = True
+                return value
+            if not is_device(value):
+                return value
+            if value.layout is not _strided or value.is_quantized:
+                refuse_layout(value, self.plan.qualified())
+            alias = cpu_alias(value)
+            self.aliases[id(alias)] = (value, alias)
+            self.inputs.append(value)
+            self.wants_device = True
+            return alias
+        if isinstance(value, list | tuple) and value and not isinstance(value, torch.Size):
+            converted = [self.to_cpu(v) for v in value]
+            return tuple(converted) if type(value) is tuple else converted
+        if isinstance(value, torch.device) and value.type == NAME:
+            self.wants_device = True
+            return CPU
+        return value
+
+    def to_device(self, value: Any) -> Any:
+        """A result as the caller is to see it: the same argument, a view of one, or an adopted tensor."""
+        if isinstance(value, _Tensor):
+            known = self.aliases.get(id(value))
+            if known is not None:
+                device, alias = known
+                _follow(device, alias)
+                self.outputs.append(device)
+                return device
+            if not self.wants_device or not value.is_cpu:
+                return value
+            out = self._view(value) if self.plan.views else None
+            if out is None:
+                out = adopt(value, self.plan.qualified() if value.layout is not _strided else self.plan.name)
+            self.outputs.append(out)
+            return out
+        if isinstance(value, list | tuple):
+            converted = [self.to_device(v) for v in value]
+            return tuple(converted) if type(value) is tuple else converted
+        return value
+
+    def _view(self, value: torch.Tensor) -> torch.Tensor | None:
+        """The device's view, if ``value`` lies in an argument's memory."""
+        if value.layout is not _strided:
+            return None
+        where = value.untyped_storage().data_ptr()
+        for device, alias in self.aliases.values():
+            if alias.untyped_storage().data_ptr() == where:
+                return view_like(device, alias, value)
+        return None
+
+
+def _follow(device: torch.Tensor, alias: torch.Tensor) -> None:
+    """After an in-place or ``out=`` kernel: give the device tensor the sizes, strides or memory its alias was given."""
+    if alias.data_ptr() == device.data_ptr() or not alias.numel():
+        if device.shape != alias.shape or device.stride() != alias.stride():
+            set_memory(device, device.untyped_storage(), device.storage_offset(), alias.size(), alias.stride())
+        return
+    start = device.untyped_storage().data_ptr()
+    offset = alias.data_ptr() - start
+    if 0 <= offset < device.untyped_storage().nbytes():
+        set_memory(device, device.untyped_storage(), offset // alias.element_size(), alias.size(), alias.stride())
+        return
+    grown = adopt(alias, "out")
+    set_memory(device, grown.untyped_storage(), grown.storage_offset(), grown.size(), grown.stride())
+
+
+def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """The boxed fallback of PrivateUse1."""
+    return run(plan_of(op), args, kwargs)
+
+
+def kernel_for(op: Any) -> Kernel:
+    """`run` bound to one operator, to be registered for it directly."""
+    plan = plan_of(op)
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        return run(plan, args, kwargs)
+
+    return kernel
+
+
+def run(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run an operator with device arguments (or a device asked for) on the CPU's kernel, under the policy in force."""
+    policy = CURRENT.policy
+    verdict = plan.admit(policy) if policy.ops is not None or policy.fallback_ops else Verdict.KERNEL
+    call = Call(plan)
+    cpu_args = [call.to_cpu(a) for a in args]
+    cpu_kwargs = {k: call.to_cpu(v) for k, v in kwargs.items()} if kwargs else kwargs
+    if call.host_tensor and call.inputs and not plan.host_tensors_ok:
+        raise RuntimeError(
+            f"Expected all tensors to be on the same device, but found at least two devices, {NAME}:0 and cpu! "
+            f"(when running aten::{plan.name})"
+        )
+    try:
+        out = call.to_device(_execute(plan, call, cpu_args, cpu_kwargs))
+    except UnsupportedDtype:
+        METER.refused("refused_dtypes")
+        raise
+    if policy.changes_numbers:
+        for tensor in call.outputs:
+            numerics.apply(policy, cpu_alias(tensor))
+    if verdict is Verdict.FALLBACK:
+        METER.fallback()
+        METER.transfer("d2h_bytes", sum(t.numel() * t.element_size() for t in call.inputs))
+        METER.transfer("h2d_bytes", sum(t.numel() * t.element_size() for t in call.outputs))
+    else:
+        METER.kernel(plan.name, call.inputs, call.outputs, numerics.multiply_adds(plan.name, call.inputs, call.outputs))
+    return out
+
+
+def _execute(plan: Plan, call: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    for i in plan.tensor_at:
+        # A number that torch wrapped into a tensor reaches a Python kernel as a plain number, which the Tensor
+        # overload refuses; the packet finds the Scalar overload, and with it the right type promotion.
+        if i < len(args) and isinstance(args[i], bool | int | float | complex):
+            return plan.op.overloadpacket(*args, **kwargs)
+    try:
+        return plan.call(CPU_KEYS, *args, **kwargs)
+    except RuntimeError as error:
+        if "not resizable" not in str(error):
+            raise
+    return _execute_growing(plan, call, args, kwargs)
+
+
+def _execute_growing(plan: Plan, call: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """An ``out=`` argument must grow, and a borrowed memory cannot: write to tensors of the CPU's own instead."""
+
+    def own(value: Any, argument: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [own(v, argument) for v in value]
+        written = argument.alias_info is not None and argument.alias_info.is_write
+        if not (written and isinstance(value, _Tensor) and id(value) in call.aliases):
+            return value
+        device = call.aliases[id(value)][0]
+        copy = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype)
+        copy.copy_(value)
+        call.aliases[id(copy)] = (device, copy)
+        return copy
+
+    schema = plan.op._schema.arguments
+    by_name = {a.name: a for a in schema}
+    args = [own(value, schema[i]) for i, value in enumerate(args)]
+    kwargs = {k: own(v, by_name[k]) for k, v in kwargs.items()}
+    return plan.call(CPU_KEYS, *args, **kwargs)

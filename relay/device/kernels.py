@@ -1,0 +1,241 @@
+"""Operators that are about memory itself (make, resize, copy, view) and those that exist only for devices."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from relay.device import numerics
+from relay.device.fallback import Kernel, plan_of, run
+from relay.device.memory import (
+    CPU_KEYS,
+    allocate_bytes,
+    bytes_of,
+    contiguous_strides,
+    cpu_alias,
+    empty_like_dtype,
+    is_device,
+    new_tensor,
+    refuse_layout,
+    set_memory,
+    span,
+)
+from relay.device.meter import METER
+from relay.device.policy import CURRENT
+
+_aten = torch.ops.aten
+_CHANNELS_LAST = (torch.channels_last, torch.channels_last_3d)
+
+# View operators whose CPU kernel only writes sizes and strides, so it serves any device's tensor.
+METADATA_OPS = (
+    "as_strided",
+    "view",
+    "_reshape_alias",
+    "unfold",
+    "view.dtype",
+    "set_.source_Storage_storage_offset",
+    "view_as_real",
+    "view_as_complex",
+)
+
+
+def overload(name: str) -> Any:
+    """The `OpOverload` called ``name`` (``add.Tensor``, or ``neg`` for a default one) of aten."""
+    packet, _, which = name.partition(".")
+    return getattr(getattr(_aten, packet), which or "default")
+
+
+def metadata_kernel(name: str) -> Kernel:
+    """The CPU kernel of a view operator, run on the device's own tensor."""
+    op = overload(name)
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        return op.redispatch(CPU_KEYS, *args, **kwargs)
+
+    return kernel
+
+
+def _strides(size: Sequence[int], memory_format: torch.memory_format | None) -> tuple[int, ...]:
+    if memory_format in _CHANNELS_LAST:
+        return tuple(torch.empty(size, device="meta", memory_format=memory_format).stride())
+    return contiguous_strides(size)
+
+
+def _fills() -> bool:
+    """Whether uninitialised memory must be filled with a value that shows."""
+    return torch.are_deterministic_algorithms_enabled() and bool(torch.utils.deterministic.fill_uninitialized_memory)
+
+
+def _fill(alias: torch.Tensor) -> None:
+    if alias.dtype.is_floating_point or alias.dtype.is_complex:
+        alias.fill_(float("nan"))
+    else:
+        alias.fill_(True if alias.dtype is torch.bool else torch.iinfo(alias.dtype).max)
+
+
+def _made(size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype | None) -> torch.Tensor:
+    out = new_tensor(size, stride, dtype or torch.get_default_dtype())
+    if _fills():
+        _fill(cpu_alias(out))
+    return out
+
+
+def empty(
+    size: Sequence[int],
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+    memory_format: torch.memory_format | None = None,
+) -> torch.Tensor:
+    """``aten::empty.memory_format``."""
+    if pin_memory:
+        raise RuntimeError("Only dense CPU tensors can be pinned")
+    extents = tuple(int(s) for s in size)
+    if extents and min(extents) < 0:
+        raise RuntimeError(f"Trying to create tensor with negative dimension {min(extents)}: {list(extents)}")
+    return _made(extents, _strides(extents, memory_format), dtype)
+
+
+def empty_strided(
+    size: Sequence[int],
+    stride: Sequence[int],
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+) -> torch.Tensor:
+    """``aten::empty_strided``."""
+    if pin_memory:
+        raise RuntimeError("Only dense CPU tensors can be pinned")
+    if len(size) != len(stride):
+        raise RuntimeError(f"dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})")
+    return _made(tuple(int(s) for s in size), tuple(int(s) for s in stride), dtype)
+
+
+def zero_tensor(size: Sequence[int], **options: Any) -> torch.Tensor:
+    """``aten::_efficientzerotensor``: real zeros. torch's lazy kind has no memory, and asks a C++ allocator for it."""
+    return empty(size, **options).zero_()
+
+
+def resize_(
+    self: torch.Tensor, size: Sequence[int], *, memory_format: torch.memory_format | None = None
+) -> torch.Tensor:
+    """``aten::resize_``: new memory when the old is too small, with the old bytes kept."""
+    extents = tuple(int(s) for s in size)
+    if tuple(self.shape) == extents and memory_format not in _CHANNELS_LAST:
+        return self
+    stride = _strides(extents, memory_format)
+    elements = span(extents, stride)
+    needed = (elements + self.storage_offset()) * self.element_size() if elements else 0
+    storage = self.untyped_storage()
+    held = storage.nbytes()
+    if needed > held:
+        grown = allocate_bytes(needed).untyped_storage()
+        if _fills():
+            _fill(bytes_of(grown).view(self.dtype))
+        if held:
+            ctypes.memmove(grown.data_ptr(), storage.data_ptr(), held)
+        storage = grown
+    set_memory(self, storage, self.storage_offset(), extents, stride)
+    return self
+
+
+def copy_from(src: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    """``aten::_copy_from``: host to device, back, or within it, with conversion of dtype and layout of strides."""
+    for tensor in (src, dst):
+        if tensor.layout is not torch.strided or tensor.is_quantized:
+            refuse_layout(tensor, "aten::_copy_from")
+    from_device, to_device = is_device(src), is_device(dst)
+    target = cpu_alias(dst) if to_device else dst
+    target.copy_(cpu_alias(src) if from_device else src)
+    policy = CURRENT.policy
+    if to_device and policy.changes_numbers:
+        numerics.apply(policy, target)
+    way = "d2d_bytes" if from_device and to_device else "h2d_bytes" if to_device else "d2h_bytes"
+    METER.transfer(way, src.numel() * src.element_size())
+    return dst
+
+
+def copy_from_and_resize(src: torch.Tensor, dst: torch.Tensor) -> torch.Tensor:
+    """``aten::_copy_from_and_resize``."""
+    if src.shape != dst.shape:
+        dst.resize_(src.size())
+    return copy_from(src, dst)
+
+
+def local_scalar_dense(self: torch.Tensor) -> Any:
+    """``aten::_local_scalar_dense``: what ``item()`` reads."""
+    if self.numel() != 1:
+        raise RuntimeError(f"a Tensor with {self.numel()} elements cannot be converted to Scalar")
+    METER.transfer("d2h_bytes", self.element_size())
+    return cpu_alias(self).item()
+
+
+def lazy_clone(self: torch.Tensor) -> torch.Tensor:
+    """``aten::_lazy_clone``, done at once: copy-on-write needs a C++ allocator, and asking for ours ends the process."""
+    return self.clone(memory_format=torch.preserve_format)
+
+
+def set_tensor(self: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    """``aten::set_.source_Tensor``."""
+    return set_memory(self, source.untyped_storage(), source.storage_offset(), source.size(), source.stride())
+
+
+def set_storage(self: torch.Tensor, source: torch.UntypedStorage) -> torch.Tensor:
+    """``aten::set_.source_Storage``."""
+    return set_memory(self, source, 0, (source.nbytes() // self.element_size(),), (1,))
+
+
+def set_nothing(self: torch.Tensor) -> torch.Tensor:
+    """``aten::set_``."""
+    return set_memory(self, empty_like_dtype(self.dtype).untyped_storage(), 0, (0,), (1,))
+
+
+# torch sends a convolution on a device it has no library for to `convolution_overrideable`, which no CPU kernel serves.
+
+
+def convolution(*args: Any) -> Any:
+    """``aten::convolution_overrideable``, transposed ones too: the same arguments as ``aten::convolution``."""
+    return run(plan_of(_aten.convolution.default), args, {})
+
+
+def convolution_backward(
+    grad: torch.Tensor,
+    input: torch.Tensor,  # the schema's name
+    weight: torch.Tensor,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    output_mask: Sequence[bool],
+) -> Any:
+    """``aten::convolution_backward_overrideable``, whose bias is not described: its size follows from the weight."""
+    channels = weight.size(1) * groups if transposed else weight.size(0)
+    args = (grad, input, weight, [channels], stride, padding, dilation, transposed, output_padding, groups, output_mask)
+    return run(plan_of(_aten.convolution_backward.default), args, {})
+
+
+DIRECT: dict[str, Kernel] = {
+    "empty.memory_format": empty,
+    "empty_strided": empty_strided,
+    "_efficientzerotensor": zero_tensor,
+    "resize_": resize_,
+    "_copy_from": copy_from,
+    "_copy_from_and_resize": copy_from_and_resize,
+    "_local_scalar_dense": local_scalar_dense,
+    "_lazy_clone": lazy_clone,
+    "set_.source_Tensor": set_tensor,
+    "set_.source_Storage": set_storage,
+    "set_": set_nothing,
+    "convolution_overrideable": convolution,
+    "convolution_backward_overrideable": convolution_backward,
+}
+"""Registered for PrivateUse1 by name."""

@@ -1,0 +1,231 @@
+"""Memory of the device: real PrivateUse1 tensors over host memory, made through DLPack.
+
+torch maps DLPack's device type 12 (kDLExtDev) to PrivateUse1. A capsule's header is plain memory, so
+
+* fresh device memory is one C block ``[DLManagedTensor | shape, strides | data]`` whose deleter is libc's ``free``:
+  torch frees tensors while a Python exception is in flight and after the interpreter is gone, and a Python deleter
+  then dies with "SystemError: error return without exception set" or worse;
+* a CPU tensor becomes a device tensor, and back, **without a copy**: export it to a capsule, overwrite the device type
+  in the header, import it again. torch's own deleter keeps the other tensor alive, again without any Python.
+
+Fresh memory is aligned to a stick (128 bytes); results of kernels are as torch's CPU allocator aligns (64 bytes).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from relay.device.errors import UnsupportedLayout
+from relay.device.meter import METER
+from relay.device.policy import CURRENT
+
+NAME = "spyre"
+CPU = torch.device("cpu")
+CPU_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+STICK = 128
+_DL_CPU, _DL_EXT = 1, 12
+_TENSOR = b"dltensor"
+
+_libc = ctypes.CDLL(None)
+_FREE = ctypes.cast(_libc.free, ctypes.c_void_p).value
+_aligned_alloc = _libc.aligned_alloc
+_aligned_alloc.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
+_aligned_alloc.restype = ctypes.c_void_p
+_new_capsule = ctypes.pythonapi.PyCapsule_New
+_new_capsule.restype = ctypes.py_object
+_new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype = ctypes.c_void_p
+_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_int32_at = ctypes.c_int32.from_address
+_export = torch._C._to_dlpack
+_import = torch._C._from_dlpack
+_typed_empty = torch._C._acc.create_empty_tensor
+_storage_at = torch._C._construct_storage_from_data_pointer
+_below_autograd = torch._C._AutoDispatchBelowAutograd
+_set = torch.ops.aten.set_.source_Storage_storage_offset
+_as_strided = torch.ops.aten.as_strided.default
+
+# data pointer, device type and id, ndim, dtype code/bits/lanes, shape, strides, byte offset, context, deleter
+_HEADER = struct.Struct("=QiiiBBHQQQQQ")
+# kDLInt 0, kDLUInt 1, kDLFloat 2, kDLBfloat 4, kDLComplex 5, kDLBool 6
+_DL_DTYPES = {
+    torch.int8: (0, 8),
+    torch.int16: (0, 16),
+    torch.int32: (0, 32),
+    torch.int64: (0, 64),
+    torch.uint8: (1, 8),
+    torch.uint16: (1, 16),
+    torch.uint32: (1, 32),
+    torch.uint64: (1, 64),
+    torch.float16: (2, 16),
+    torch.float32: (2, 32),
+    torch.float64: (2, 64),
+    torch.bfloat16: (4, 16),
+    torch.complex32: (5, 32),
+    torch.complex64: (5, 64),
+    torch.complex128: (5, 128),
+    torch.bool: (6, 8),
+}
+
+
+def allocate(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, nbytes: int) -> torch.Tensor:
+    """An uninitialised device tensor over a stick-aligned block of ``nbytes``. The dtype must be one DLPack knows."""
+    ndim = len(size)
+    head = -(-(_HEADER.size + 16 * ndim) // STICK) * STICK
+    block = _aligned_alloc(STICK, head + max(-(-nbytes // STICK), 1) * STICK)
+    if not block:
+        raise MemoryError(f"{NAME}: cannot allocate {nbytes} bytes")
+    shape_at = block + _HEADER.size
+    code, bits = _DL_DTYPES[dtype]
+    header = _HEADER.pack(
+        block + head, _DL_EXT, 0, ndim, code, bits, 1, shape_at, shape_at + 8 * ndim, 0, 0, _FREE
+    ) + struct.pack(f"={2 * ndim}q", *size, *stride)
+    ctypes.memmove(block, header, len(header))
+    METER.allocation(nbytes)
+    return _import(_new_capsule(block, _TENSOR, None))
+
+
+def allocate_bytes(nbytes: int) -> torch.Tensor:
+    """A one-dimensional uint8 device tensor of ``nbytes``."""
+    return allocate((nbytes,), (1,), torch.uint8, nbytes)
+
+
+def span(size: Sequence[int], stride: Sequence[int]) -> int:
+    """Elements between the first and the last one, both included; 0 for an empty tensor."""
+    reach = 1
+    for extent, step in zip(size, stride, strict=True):
+        if extent == 0:
+            return 0
+        reach += (extent - 1) * step
+    return reach
+
+
+def contiguous_strides(size: Sequence[int]) -> tuple[int, ...]:
+    """Row-major strides; extents of 0 count as 1, as torch does."""
+    strides, step = [], 1
+    for extent in reversed(size):
+        strides.append(step)
+        step *= max(extent, 1)
+    return tuple(reversed(strides))
+
+
+def new_tensor(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """An uninitialised device tensor. `UnsupportedDtype` under the policy in force."""
+    CURRENT.policy.check_dtype(dtype)
+    nbytes = span(size, stride) * dtype.itemsize
+    if dtype in _DL_DTYPES:
+        return allocate(size, stride, dtype, nbytes)
+    storage = allocate_bytes(nbytes).untyped_storage()  # float8 and bit types: DLPack's codes for them differ by version
+    return set_memory(_typed_empty((0,), dtype), storage, 0, size, stride)
+
+
+def set_memory(
+    tensor: torch.Tensor, storage: torch.UntypedStorage, offset: int, size: Sequence[int], stride: Sequence[int]
+) -> torch.Tensor:
+    """Point a device tensor at other memory: metadata only, which torch's CPU kernel does for any device."""
+    with _below_autograd():
+        return _set.redispatch(CPU_KEYS, tensor, storage, offset, size, stride)
+
+
+def empty_like_dtype(dtype: torch.dtype) -> torch.Tensor:
+    """A device tensor of no elements and no memory."""
+    return _typed_empty((0,), dtype)
+
+
+def is_device(tensor: torch.Tensor) -> bool:
+    """Whether the tensor lives on the emulated device."""
+    return not tensor.is_cpu and tensor.device.type == NAME
+
+
+def _flip(tensor: torch.Tensor, device_type: int) -> torch.Tensor:
+    capsule = _export(tensor)
+    _int32_at(_pointer(capsule, _TENSOR) + 8).value = device_type
+    return _import(capsule)
+
+
+def refuse_layout(tensor: torch.Tensor, op: str) -> None:
+    """Raise `UnsupportedLayout`, naming the key the dispatcher would have looked up."""
+    if tensor.is_quantized:
+        prefix = "Quantized"
+    else:
+        layout = str(tensor.layout).removeprefix("torch.")
+        prefix = {"sparse_coo": "Sparse", "_mkldnn": "Mkldnn", "jagged": "NestedTensor"}.get(layout, "SparseCsr")
+    raise UnsupportedLayout(op, prefix + NAME)
+
+
+def cpu_alias(tensor: torch.Tensor) -> torch.Tensor:
+    """A CPU tensor over the same memory: same sizes, strides and conj/neg bits, storage offset 0. It owns a reference.
+
+    The tensor must be strided (`refuse_layout` first).
+    """
+    if tensor.dtype in _DL_DTYPES:
+        alias = _flip(tensor, _DL_CPU)
+    else:
+        storage = tensor.untyped_storage()
+        nbytes = storage.nbytes()
+        alias = torch.empty(0, dtype=tensor.dtype)
+        with _below_autograd():
+            memory = _storage_at(storage.data_ptr(), CPU, nbytes)
+            alias.set_(memory, tensor.storage_offset(), tensor.size(), tensor.stride())
+        alias.__dict__["_spyre_memory"] = tensor  # this way of aliasing owns nothing by itself
+    if tensor.is_conj():
+        alias = torch._conj(alias)
+    if tensor.is_neg():
+        alias = torch._neg_view(alias)
+    return alias
+
+
+def adopt(result: torch.Tensor, op: str) -> torch.Tensor:
+    """A device tensor over the memory of a CPU result, no copy. Refuses what the policy's dtypes or layouts exclude."""
+    if result.layout is not torch.strided or result.is_quantized:
+        refuse_layout(result, op)
+    dtype = result.dtype
+    policy = CURRENT.policy
+    if policy.dtypes is not None:
+        policy.check_dtype(dtype)
+    if dtype not in _DL_DTYPES:
+        out = new_tensor(result.size(), result.stride(), dtype)
+        nbytes = span(result.size(), result.stride()) * dtype.itemsize
+        if nbytes:
+            ctypes.memmove(out.data_ptr(), result.data_ptr(), nbytes)
+        return out
+    conj, neg = result.is_conj(), result.is_neg()  # DLPack carries no such bit: the bytes go over, then the bit again
+    out = _flip(result, _DL_EXT)
+    if conj:
+        out = torch._conj(out)
+    return torch._neg_view(out) if neg else out
+
+
+def view_like(base: torch.Tensor, alias_of_base: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
+    """The device view of ``base`` that ``view`` is of ``alias_of_base`` (a `cpu_alias`, so its offset counts from 0)."""
+    offset = (
+        base.storage_offset() * base.element_size() + view.data_ptr() - alias_of_base.data_ptr()
+    ) // view.element_size()
+    if view.numel() == 0:
+        offset = base.storage_offset()
+    if view.dtype == base.dtype:
+        out = _as_strided.redispatch(CPU_KEYS, base, view.size(), view.stride(), offset)
+    else:
+        out = set_memory(empty_like_dtype(view.dtype), base.untyped_storage(), offset, view.size(), view.stride())
+    if view.is_conj() != base.is_conj():
+        out = torch._conj(out)
+    return torch._neg_view(out) if view.is_neg() != base.is_neg() else out
+
+
+def bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
+    """The bytes of a device storage as a CPU uint8 tensor, valid while the storage lives."""
+    out = torch.empty(0, dtype=torch.uint8)
+    if storage.nbytes():
+        out.set_(_storage_at(storage.data_ptr(), CPU, storage.nbytes()))
+    return out
+
+
+def adopt_host_block(nbytes: int) -> torch.Tensor:
+    """A one-dimensional uint8 *CPU* tensor over a stick-aligned block of its own."""
+    return _flip(allocate_bytes(nbytes), _DL_CPU)

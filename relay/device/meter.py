@@ -1,0 +1,227 @@
+"""Counts what the device did. The counters live in a shared anonymous map so that a fork's parent can read them.
+
+Layout of the map (version 1), little pieces of 8 bytes, signed, in the machine's byte order: slot 0 `MAGIC`, slot 1 the
+version, then one slot for each field of `MeterSnapshot` in the order of its definition. Reading takes no lock: an
+aligned 8-byte slot is read whole, and a child that is killed at any instant leaves at most the counters of its last
+kernel partly written (``kernels`` is written first). One process may write to a map at a time; give children that run
+side by side a map each (`Meter.bind`).
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import Any
+
+from relay.device.errors import DeviceError
+from relay.device.machine import Machine
+
+MAGIC = 0x5350595245_4D5452  # "SPYRE" "MTR"
+VERSION = 1
+METER_BYTES = mmap.PAGESIZE
+
+
+@dataclass(frozen=True, slots=True)
+class MeterSnapshot:
+    """Running totals; subtract two for the figures of what ran between. Bytes are bytes, ``modelled_ns`` nanoseconds.
+
+    ``kernels`` engaged the device; ``fallbacks`` ran on the CPU instead (and are no kernels); ``comparison_kernels``
+    ran inside `relay.device.comparison`. ``refused_ops`` and ``refused_dtypes`` count refusals. ``h2d``, ``d2h``,
+    ``d2d``: host to device, back, and within it. ``bytes_read``/``bytes_written`` are in whole sticks, of which
+    ``padding_bytes`` hold nothing. ``spills``: kernels whose tensors together exceed the scratchpads.
+    """
+
+    kernels: int = 0
+    fallbacks: int = 0
+    comparison_kernels: int = 0
+    refused_ops: int = 0
+    refused_dtypes: int = 0
+    h2d_bytes: int = 0
+    d2h_bytes: int = 0
+    d2d_bytes: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    sticks: int = 0
+    padding_bytes: int = 0
+    spills: int = 0
+    allocations: int = 0
+    allocated_bytes: int = 0
+    modelled_ns: int = 0
+
+    @property
+    def modelled_us(self) -> float:
+        """Modelled time in microseconds: an estimate (see `relay.device.machine`)."""
+        return self.modelled_ns / 1000
+
+    @property
+    def engaged(self) -> bool:
+        """Whether the device ran at least one kernel of its own."""
+        return self.kernels > 0
+
+    def __sub__(self, earlier: MeterSnapshot) -> MeterSnapshot:
+        return MeterSnapshot(*(getattr(self, n) - getattr(earlier, n) for n in _FIELDS))
+
+    def as_dict(self) -> dict[str, int]:
+        """Field names to totals."""
+        return {n: getattr(self, n) for n in _FIELDS}
+
+
+_FIELDS = tuple(f.name for f in fields(MeterSnapshot))
+_SLOT = {name: 2 + i for i, name in enumerate(_FIELDS)}
+_FIRST, _END = 2, 2 + len(_FIELDS)
+_KERNELS, _FALLBACKS, _COMPARISONS = _SLOT["kernels"], _SLOT["fallbacks"], _SLOT["comparison_kernels"]
+_READ, _WRITTEN, _STICKS = _SLOT["bytes_read"], _SLOT["bytes_written"], _SLOT["sticks"]
+_PADDING, _SPILLS, _NS = _SLOT["padding_bytes"], _SLOT["spills"], _SLOT["modelled_ns"]
+_ALLOCS, _ALLOC_BYTES = _SLOT["allocations"], _SLOT["allocated_bytes"]
+
+
+def new_meter_map() -> mmap.mmap:
+    """A fresh map, shared with every process forked after this call."""
+    shared = mmap.mmap(-1, METER_BYTES)
+    with memoryview(shared) as raw, raw.cast("q") as slots:
+        slots[0], slots[1] = MAGIC, VERSION
+    return shared
+
+
+def read_snapshot(shared: mmap.mmap) -> MeterSnapshot:
+    """The totals in a map, without blocking and without a meter. `DeviceError` if it is not a meter's map."""
+    with memoryview(shared) as raw, raw.cast("q") as slots:
+        _check(slots)
+        return MeterSnapshot(*slots[_FIRST:_END].tolist())
+
+
+def _check(slots: memoryview) -> None:
+    if len(slots) < _END or slots[0] != MAGIC or slots[1] != VERSION:
+        raise DeviceError("this map is not a meter's map of this version; make it with relay.device.new_meter_map()")
+
+
+class Meter:
+    """The writer's side. One per process (`METER`); `bind` chooses the map it writes to."""
+
+    def __init__(self, shared: mmap.mmap | None = None) -> None:
+        self.kernel_names: dict[str, int] = {}
+        """Kernels by operator, in this process only."""
+        self.machine = Machine()
+        self._lock = threading.Lock()
+        self._comparing = 0
+        self._sizes: dict[tuple[Sequence[int], int], tuple[int, int]] = {}
+        self.bind(shared if shared is not None else new_meter_map())
+        # A fork can happen while another thread holds the lock; nobody would ever release the child's copy of it.
+        os.register_at_fork(after_in_child=self._fresh_lock)
+
+    def _fresh_lock(self) -> None:
+        self._lock = threading.Lock()
+
+    def bind(self, shared: mmap.mmap) -> None:
+        """Count into ``shared`` from now on."""
+        slots = memoryview(shared).cast("q")
+        _check(slots)
+        self.map = shared
+        self._slots = slots
+
+    def set_machine(self, machine: Machine) -> None:
+        """Use other figures for sticks, spills and modelled time."""
+        self.machine = machine
+        self._sizes.clear()
+
+    def snapshot(self) -> MeterSnapshot:
+        """The totals so far."""
+        return MeterSnapshot(*self._slots[_FIRST:_END].tolist())
+
+    @contextmanager
+    def comparing(self) -> Iterator[None]:
+        """Count kernels of this region as comparisons only: they say nothing about engagement or cost."""
+        self._comparing += 1
+        try:
+            yield
+        finally:
+            self._comparing -= 1
+
+    def kernel(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any], macs: int = 0) -> None:
+        """A kernel ran over these tensors; ``macs``: its multiply-adds, where they dominate the bytes moved."""
+        slots = self._slots
+        with self._lock:
+            if self._comparing:
+                slots[_COMPARISONS] += 1
+                return
+            slots[_KERNELS] += 1
+            names = self.kernel_names
+            names[name] = names.get(name, 0) + 1
+            in_sticks, in_padding = self._sticks(inputs)
+            out_sticks, out_padding = self._sticks(outputs)
+            machine = self.machine
+            stick = int(machine.stick_bytes)
+            moved = (in_sticks + out_sticks) * stick
+            slots[_READ] += in_sticks * stick
+            slots[_WRITTEN] += out_sticks * stick
+            slots[_STICKS] += in_sticks + out_sticks
+            slots[_PADDING] += in_padding + out_padding
+            if moved > machine.cores * machine.scratchpad_bytes:
+                slots[_SPILLS] += 1
+            nanoseconds = moved / machine.dram_gbps
+            if macs:
+                nanoseconds = max(nanoseconds, macs / (machine.macs_per_core_cycle * machine.cores * machine.clock_ghz))
+            slots[_NS] += int(machine.launch_us * 1000 + nanoseconds)
+
+    def _sticks(self, tensors: Sequence[Any]) -> tuple[int, int]:
+        """Sticks and padding bytes: the last dimension lies in whole sticks, row by row."""
+        sticks = padding = 0
+        for tensor in tensors:
+            key = (tensor.shape, tensor.dtype.itemsize)
+            size = self._sizes.get(key)
+            if size is None:
+                if len(self._sizes) > 4096:  # a test over thousands of shapes must not grow the process
+                    self._sizes.clear()
+                size = self._sizes[key] = stick_layout(key[0], key[1], int(self.machine.stick_bytes))
+            sticks += size[0]
+            padding += size[1]
+        return sticks, padding
+
+    def fallback(self) -> None:
+        """An operator ran on the CPU."""
+        with self._lock:
+            if not self._comparing:
+                self._slots[_FALLBACKS] += 1
+
+    def refused(self, field: str) -> None:
+        """The device refused: ``field`` is ``refused_ops`` or ``refused_dtypes``."""
+        with self._lock:
+            self._slots[_SLOT[field]] += 1
+
+    def transfer(self, field: str, size: int) -> None:
+        """``size`` bytes went ``h2d_bytes``, ``d2h_bytes`` or ``d2d_bytes``."""
+        with self._lock:
+            if self._comparing:
+                return
+            self._slots[_SLOT[field]] += size
+            machine = self.machine
+            rate = machine.dram_gbps / 2 if field == "d2d_bytes" else machine.pcie_gbps
+            self._slots[_NS] += int(machine.launch_us * 1000 + size / rate)
+
+    def allocation(self, size: int) -> None:
+        """The device gave out ``size`` bytes."""
+        with self._lock:
+            self._slots[_ALLOCS] += 1
+            self._slots[_ALLOC_BYTES] += size
+
+
+def stick_layout(shape: Sequence[int], itemsize: int, stick: int) -> tuple[int, int]:
+    """Sticks and padding bytes of a tensor of ``shape``. A scalar takes one stick, an empty tensor none."""
+    if not shape:
+        return 1, stick - itemsize
+    rows = 1
+    for extent in shape[:-1]:
+        rows *= extent
+    row = shape[-1] * itemsize
+    if rows == 0 or row == 0:
+        return 0, 0
+    per_row = -(-row // stick)
+    return rows * per_row, rows * (per_row * stick - row)
+
+
+METER = Meter()
+"""The meter of this process's device."""

@@ -1,0 +1,78 @@
+"""Registers the device with torch, once a process. The rename of PrivateUse1 is for the life of the process."""
+
+from __future__ import annotations
+
+import mmap
+import sys
+import warnings
+
+import torch
+
+from relay.device import autocast, generator, rnn, storage
+from relay.device.errors import DeviceError
+from relay.device.fallback import fallback, kernel_for
+from relay.device.kernels import DIRECT, METADATA_OPS, metadata_kernel, overload
+from relay.device.memory import NAME
+from relay.device.meter import METER
+from relay.device.module import make_module
+from relay.device.policy import Policy, set_policy
+
+KEY = "PrivateUse1"
+_STRUCTURED = "CompositeExplicitAutogradNonFunctional"
+_libraries: list[torch.library.Library] = []  # a Library unregisters its kernels when it is collected
+
+
+def is_installed() -> bool:
+    """Whether `install` ran."""
+    return bool(_libraries)
+
+
+def install(policy: Policy | None = None, meter_map: mmap.mmap | None = None) -> None:
+    """See `relay.device.install`."""
+    if meter_map is not None:
+        METER.bind(meter_map)
+    if policy is not None:
+        set_policy(policy)
+        METER.set_machine(policy.machine)
+    if is_installed():
+        return
+    taken = torch._C._get_privateuse1_backend_name()
+    if taken != "privateuseone":
+        raise DeviceError(f"PrivateUse1 is already named {taken!r} in this process; {NAME} needs a process of its own")
+    if "torch.testing._internal.common_utils" in sys.modules:
+        warnings.warn(
+            f"torch.testing._internal.common_utils was imported before {NAME} was installed: its list of native devices "
+            "is fixed at import, so upstream's device-generic tests will treat the device as a foreign one",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+    _setup_privateuseone_for_python_backend(NAME, make_module())
+    aten = torch.library.Library("aten", "IMPL")
+    everything = torch.library.Library("_", "IMPL")
+    _libraries.extend((aten, everything))
+    _register_kernels(aten)
+    everything.fallback(fallback, KEY)
+    autocast.register(aten, everything)
+    storage.install(aten)
+    generator.install()
+    # The device guard that Python backends get has no synchronizeDevice, and nothing here is ever pending.
+    torch._C._accelerator_synchronizeDevice = lambda index=0: None
+    torch._C._accelerator_emptyCache = lambda: None
+
+
+def _register_kernels(aten: torch.library.Library) -> None:
+    for name in METADATA_OPS:
+        aten.impl(name, metadata_kernel(name), KEY)
+    for name, kernel in (DIRECT | rnn.CELLS).items():
+        aten.impl(name, kernel, KEY)
+    # A conj() or neg view would recurse until the stack ends: copy_ -> _copy_from -> resolve_conj -> clone -> copy_.
+    for key in ("Conjugate", "Negative"):
+        aten.impl("_copy_from", torch.library.fallthrough_kernel, key)
+    own = DIRECT.keys() | rnn.CELLS.keys() | set(METADATA_OPS)
+    for full in torch._C._dispatch_get_all_op_names():
+        name = full.removeprefix("aten::")
+        if name == full or name in own or not torch._C._dispatch_has_kernel_for_dispatch_key(full, _STRUCTURED):
+            continue
+        aten.impl(name, kernel_for(overload(name)), KEY)

@@ -1,0 +1,78 @@
+"""Storages of the device from Python: making, saving, loading, and pinned host memory."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+
+from relay.device.memory import NAME, adopt_host_block, allocate_bytes, bytes_of
+
+_pinned: weakref.WeakValueDictionary[int, torch.UntypedStorage] = weakref.WeakValueDictionary()
+
+
+def new_storage(nbytes: int) -> torch.UntypedStorage:
+    """An uninitialised storage of ``nbytes`` on the device."""
+    return allocate_bytes(nbytes).untyped_storage()
+
+
+def _tag(storage: torch.UntypedStorage) -> str | None:
+    return f"{NAME}:0" if storage.device.type == NAME else None
+
+
+def _restore(storage: torch.UntypedStorage, location: str) -> torch.UntypedStorage | None:
+    if location.partition(":")[0] != NAME:
+        return None
+    out = new_storage(storage.nbytes())
+    if storage.nbytes():
+        bytes_of(out).copy_(torch.empty(0, dtype=torch.uint8).set_(storage))
+    return out
+
+
+def _install_storage_class() -> None:
+    # The C++ constructor asks the device's allocator, which a Python backend has not got: the process would crash.
+    original = torch.UntypedStorage.__new__
+
+    def new(cls: type, *args: Any, **kwargs: Any) -> Any:
+        device = kwargs.get("device")
+        if device is None or torch.device(device).type != NAME:
+            return original(cls, *args, **kwargs)
+        if not args or isinstance(args[0], int):
+            return new_storage(args[0] if args else 0)
+        data = bytearray(args[0])
+        out = new_storage(len(data))
+        if data:
+            bytes_of(out).copy_(torch.frombuffer(data, dtype=torch.uint8))
+        return out
+
+    torch.UntypedStorage.__new__ = new
+
+
+def pin(tensor: torch.Tensor, device: Any = None) -> torch.Tensor:
+    """``aten::_pin_memory`` for CPU tensors: a copy in memory that the device knows of."""
+    if tensor.layout is not torch.strided:
+        raise RuntimeError(f"cannot pin '{tensor.type()}' only dense CPU tensors can be pinned")
+    if is_pinned(tensor):
+        return tensor
+    block = adopt_host_block(tensor.numel() * tensor.element_size())
+    _pinned[block.untyped_storage().data_ptr()] = block.untyped_storage()
+    out = torch.empty(0, dtype=tensor.dtype)
+    fresh = torch.empty_like(tensor, device="meta")
+    out.set_(block.untyped_storage(), 0, fresh.size(), fresh.stride())
+    return out.copy_(tensor)
+
+
+def is_pinned(tensor: torch.Tensor, device: Any = None) -> bool:
+    """``aten::is_pinned`` for CPU tensors."""
+    if not _pinned or tensor.layout is not torch.strided:
+        return False
+    return tensor.untyped_storage().data_ptr() in _pinned
+
+
+def install(lib: torch.library.Library) -> None:
+    """``lib``: aten's."""
+    torch.serialization.register_package(5, _tag, _restore)
+    _install_storage_class()
+    lib.impl("_pin_memory", pin, "CPU")
+    lib.impl("is_pinned", is_pinned, "CPU")
