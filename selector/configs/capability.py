@@ -40,9 +40,12 @@ class Capability:
         """Whether the device runs the op itself or by fallback. Takes ``aten::add_.Tensor``, ``add_`` and ``add``."""
         if self.ops is None:
             return True
-        full = aten_name.removeprefix("aten::").removeprefix("aten.").split(".")[0]
-        base = full if full.startswith("__") else full.rstrip("_")
-        return bool({full, base} & self.ops) or bool({full, base} & self.fallback_ops)
+        name, _, overload = aten_name.removeprefix("aten::").removeprefix("aten.").partition(".")
+        base = name if name.startswith("__") else name.rstrip("_")
+        spellings = {name, base}
+        if overload:
+            spellings |= {f"{name}.{overload}", f"{base}.{overload}"}
+        return bool(spellings & self.ops) or bool(spellings & self.fallback_ops)
 
     def supports_dtype(self, name: str) -> bool:
         """Whether tensors of the dtype can live on the device; ``torch.float16`` and ``half`` are understood."""

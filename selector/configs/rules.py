@@ -88,6 +88,14 @@ class ReuseConfigs:
         rule = VariantRule(entry.mode, True, why.reason, why.issue or entry.why.issue, str(entry.place))
         return self._forced(rule, match.suite, ops, dtypes)
 
+    def runs(self, test: TestId) -> bool:
+        """Whether some variant of the test can run: False when its file is not covered or every entry says skip."""
+        files = self._entries(test.file)
+        if not files:
+            return False
+        matches = self._match(test)
+        return any(m.entry.mode is not Mode.SKIP for m in matches) if matches else files[0][1].unlisted is not Mode.SKIP
+
     def dtypes(self, test: TestId, op: str | None = None, op_variant: str = "") -> DtypeEdits:
         """The dtype filter; with ``op``, the dtypes that ``supported_ops`` lists for it count as well."""
         suite, matches = self._suite(test), self._match(test)
