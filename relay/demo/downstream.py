@@ -33,7 +33,7 @@ class DownstreamCI:
     results: dict[str, int] = field(default_factory=lambda: {"passed": 41, "failed": 0, "skipped": 3, "total": 44})
     seen: Counter[str] = field(default_factory=Counter)
     callbacks: list[dict[str, Any]] = field(default_factory=list)
-    """every report sent: run, status, attempt, http (status code or None), error, answer"""
+    """every report sent: run, status, attempt, at, http (status code or None), error, answer"""
     random: Callable[[], float] = random.random
     http: httpx2.AsyncClient = field(default_factory=lambda: httpx2.AsyncClient(timeout=10, trust_env=False))
 
@@ -134,6 +134,7 @@ class DownstreamCI:
         token = self.ledger.mint(self.claims(run, body["workflow"]["check_run_id"]))
         for attempt in range(1, ATTEMPTS + 1):
             note: dict[str, Any] = {"run": run["id"], "status": status, "attempt": attempt, "http": None}
+            note["at"] = self.ledger.clock()
             self.callbacks.append(note)
             wait = min(0.25 * 2**attempt, 15.0) * (0.5 + self.random() / 2)
             try:
