@@ -1,0 +1,68 @@
+"""Parts of a commit as tar.gz: the same commit and paths give the same bytes."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+from collections.abc import Iterable, Iterator
+
+from relay.errors import NotFound
+from relay.mirror.tree import GitTree
+
+CHUNK = 256 * 1024
+
+
+def pack(tree: GitTree, paths: Iterable[str]) -> Iterator[bytes]:
+    """The files at or below ``paths`` as chunks of a tar.gz; closes the tree at its end. Paths that the commit does not
+    hold are left out; NotFound when it holds none of them. Links are not packed: a tree that is unpacked elsewhere
+    must not point out of itself."""
+    wanted = tuple(path.strip("/") for path in paths)
+    exact = frozenset(wanted)
+    below = tuple(f"{path}/" for path in wanted)
+    names = sorted(name for name in tree.paths() if name in exact or name.startswith(below))
+    if not names:
+        tree.close()
+        raise NotFound(f"commit {tree.sha} has none of {', '.join(wanted) or 'the paths'}")
+    return _stream(tree, names)
+
+
+def _stream(tree: GitTree, names: list[str]) -> Iterator[bytes]:
+    sink = _Sink()
+    try:
+        with (
+            gzip.GzipFile(fileobj=sink, mode="wb", compresslevel=1, mtime=0) as packed,
+            tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
+        ):
+            for name in names:
+                content = tree.read(name)
+                info = tarfile.TarInfo(name)
+                info.size = len(content)
+                info.mode = 0o755 if tree.executable(name) else 0o644
+                tar.addfile(info, io.BytesIO(content))
+                if sink.size >= CHUNK:
+                    yield sink.take()
+        yield sink.take()
+    finally:
+        tree.close()
+
+
+class _Sink(io.RawIOBase):
+    """Collects what is written until it is taken."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self.size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object) -> int:
+        part = bytes(memoryview(data))  # type: ignore[arg-type]
+        self._parts.append(part)
+        self.size += len(part)
+        return len(part)
+
+    def take(self) -> bytes:
+        taken, self._parts, self.size = b"".join(self._parts), [], 0
+        return taken
