@@ -34,3 +34,9 @@ class TreeError(SelectorError):
     """A checkout that cannot be used as an upstream tree (no ``test`` folder, an unreadable file, ...)."""
 
     code = "tree-unusable"
+
+
+class NoWorker(SelectorError):
+    """There is no worker whose torch could run the tests, so nothing can be planned."""
+
+    code = "no-worker"
