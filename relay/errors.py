@@ -79,6 +79,24 @@ class Conflict(RelayError):
     status = 409
 
 
+class TokenReplayed(Conflict):
+    """A callback token that was used before, with another body."""
+
+    code = "token-replayed"
+
+
+class RepositoryUnknown(Forbidden):
+    """A good token of a repository that is on no allowlist."""
+
+    code = "repository-unknown"
+
+
+class DispatchUnknown(NotFound):
+    """A report on an event that was never sent to this repository."""
+
+    code = "dispatch-unknown"
+
+
 class LeaseLost(RelayError):
     """The lease ran out or was given to another worker: stop, and throw away what is not yet sent."""
 

@@ -1,0 +1,212 @@
+"""The body of a downstream's callback, validated. Pure: a field that is wrong is named by its path.
+
+Only what is listed here is kept. The echoed webhook (``payload``) must be an object and is otherwise not looked at:
+commit, pull request and labels come from our own record of the dispatch.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+
+from relay.domain.lifecycle import SEVERITY, Completion, Counts, JobReport, JobStatus
+from relay.errors import BadRequest, Forbidden
+
+SELF_REPORTS = ("nightly", "periodic")
+MAX_COUNT = 1_000_000_000
+MAX_ATTEMPT = 100_000
+
+
+def _id(value: object) -> object:
+    # ids arrive as strings or as numbers; both are the same id
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _blank_is_none(value: object) -> object:
+    return None if isinstance(value, str) and not value.strip() else value
+
+
+def _no_control(value: str) -> str:
+    if any(ord(c) < 32 or ord(c) == 127 or 0xD800 <= ord(c) <= 0xDFFF for c in value):
+        raise ValueError("control characters are not allowed")
+    return value
+
+
+def _https(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        fine = parts.scheme == "https" and bool(parts.hostname) and not parts.username and not parts.password
+    except ValueError:
+        fine = False
+    if not fine or re.search(r"[\s<>\"'`\\]", value):
+        raise ValueError("must be an https:// URL without credentials")
+    return value
+
+
+Id = Annotated[str, StringConstraints(min_length=1, max_length=64), AfterValidator(_no_control), BeforeValidator(_id)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(_no_control)]
+Url = Annotated[str, StringConstraints(max_length=2048), AfterValidator(_no_control), AfterValidator(_https)]
+Time = Annotated[str, StringConstraints(max_length=64), AfterValidator(_no_control)]
+Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+
+
+class TestResults(BaseModel):
+    __test__ = False  # pytest: not a test class
+
+    model_config = ConfigDict(extra="ignore")
+    passed: Count
+    failed: Count
+    skipped: Count
+    total: Count | None = None
+
+
+class Workflow(BaseModel):
+    """The report proper. Blank strings count as not given where a field may be left out."""
+
+    model_config = ConfigDict(extra="ignore")
+    schema_version: Annotated[str, StringConstraints(max_length=16), BeforeValidator(_id)] = "1"
+    status: Literal["in_progress", "completed"]
+    conclusion: Annotated[str | None, BeforeValidator(_blank_is_none)] = None
+    name: Name
+    url: Annotated[Url | None, BeforeValidator(_blank_is_none)] = None
+    run_id: Id
+    run_attempt: Annotated[int, Field(ge=1, le=MAX_ATTEMPT)] = 1
+    job_name: Annotated[Name | None, BeforeValidator(_blank_is_none)] = None
+    check_run_id: Annotated[Id | None, BeforeValidator(_blank_is_none)] = None
+    started_at: Annotated[Time | None, BeforeValidator(_blank_is_none)] = None
+    completed_at: Annotated[Time | None, BeforeValidator(_blank_is_none)] = None
+    test_results: TestResults | None = None
+    artifact_url: Annotated[Url | None, BeforeValidator(_blank_is_none)] = None
+
+    @model_validator(mode="after")
+    def _conclusion_fits(self) -> Workflow:
+        if self.conclusion is not None and self.conclusion not in SEVERITY:
+            raise ValueError(f"conclusion: {self.conclusion[:50]!r} is none of {', '.join(sorted(SEVERITY))}")
+        if self.status == "completed" and self.conclusion is None:
+            raise ValueError(f"conclusion: a completed job needs one of {', '.join(sorted(SEVERITY))}")
+        return self
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    event_type: Annotated[str, StringConstraints(max_length=64), AfterValidator(_no_control)] = "pull_request"
+    delivery_id: Annotated[str, StringConstraints(min_length=1, max_length=64), AfterValidator(_no_control)]
+    payload: dict[str, Any] = Field(default_factory=dict)
+    workflow: Workflow
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """A report that was understood. ``job_name`` falls back to the workflow's name where none was given."""
+
+    event_type: str
+    delivery_id: str
+    workflow: Workflow
+
+    @property
+    def job_name(self) -> str:
+        return self.workflow.job_name or self.workflow.name
+
+    def report(self, at: float) -> JobReport:
+        """What it says to the lifecycle; ``at`` is when it was received, in seconds since the epoch."""
+        flow = self.workflow
+        if flow.status != "completed":
+            return JobReport(JobStatus.IN_PROGRESS, at)
+        results = flow.test_results
+        counts = Counts(results.passed, results.failed, results.skipped, results.total) if results else None
+        return JobReport(JobStatus.COMPLETED, at, Completion(flow.conclusion or "", at, counts, flow.artifact_url))
+
+    def wire(self, url: str) -> dict[str, Any]:
+        """The validated ``workflow`` in the shape of the wire, for the dashboard; ``url`` is the run's checked URL."""
+        flow = self.workflow
+        out: dict[str, Any] = {
+            "schema_version": flow.schema_version,
+            "status": flow.status,
+            "conclusion": flow.conclusion if flow.status == "completed" else None,
+            "name": flow.name,
+            "url": url,
+            "run_id": flow.run_id,
+            "run_attempt": str(flow.run_attempt),
+            "job_name": self.job_name,
+            "check_run_id": flow.check_run_id,
+            "started_at": flow.started_at,
+            "completed_at": flow.completed_at,
+        }
+        if flow.test_results is not None:
+            out["test_results"] = flow.test_results.model_dump(exclude_none=True)
+        if flow.artifact_url is not None:
+            out["artifact_url"] = flow.artifact_url
+        return out
+
+
+def parse(raw: bytes) -> Callback:
+    """Reads a callback's body. Raises BadRequest naming the path of the first wrong field."""
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError) as exc:
+        raise BadRequest(f"body: not valid JSON: {exc}", "send the report as one JSON object") from exc
+    if not isinstance(value, dict):
+        raise BadRequest("body: must be a JSON object", "docs/callback.md shows a complete report")
+    try:
+        body = _Body.model_validate(value)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_input=False, include_context=False)[0]
+        path = ".".join(str(part) for part in first["loc"])
+        problem = first["msg"].removeprefix("Value error, ")
+        if path == "workflow" and problem.startswith("conclusion: "):
+            path, problem = "workflow.conclusion", problem.removeprefix("conclusion: ")
+        raise BadRequest(f"{path}: {problem}", "docs/callback.md shows a complete report", path=path) from exc
+    if body.event_type in SELF_REPORTS:
+        raise BadRequest(
+            f"event_type: {body.event_type} self-reports are not taken by this relay yet",
+            "report on a dispatch that this relay sent",
+            path="event_type",
+        )
+    return Callback(body.event_type, body.delivery_id, body.workflow)
+
+
+def bind(callback: Callback, claims: Mapping[str, Any]) -> None:
+    """Refuses a report about another run than the token's: a workflow speaks for itself alone.
+
+    Issuers that name no run (GitHub's names ``run_id`` and ``run_attempt``) are not bound. Raises Forbidden.
+    """
+    said = {"run_id": callback.workflow.run_id, "run_attempt": str(callback.workflow.run_attempt)}
+    for claim, value in said.items():
+        if claim in claims and str(claims[claim]) != value:
+            raise Forbidden(
+                f"workflow.{claim}: the report says {value}, the token was issued to {claims[claim]}",
+                "report from the run itself, with a token of that run",
+                path=f"workflow.{claim}",
+            )
+
+
+def run_url(callback: Callback, repository: str, by_github: bool) -> str | None:
+    """The URL of the run that we show. For GitHub it is one of the repository's own pages, whatever was reported; for
+    other providers the reported one (https) or None."""
+    reported = callback.workflow.url
+    if not by_github:
+        return reported
+    if reported is not None:
+        parts = urlsplit(reported)
+        own = f"/{repository}/".casefold()
+        if parts.netloc.casefold() == "github.com" and parts.path.casefold().startswith(own) and ".." not in parts.path:
+            return reported
+    run_id = callback.workflow.run_id
+    if not (run_id.isascii() and run_id.isdigit()):
+        return None
+    return f"https://github.com/{repository}/actions/runs/{run_id}"

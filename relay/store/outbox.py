@@ -1,0 +1,176 @@
+"""The outbox: effects on the outside, asked for in the transaction that has the reason for them. See docs/outbox.md.
+
+``due_at`` is the pump's (when to hand the row over again), ``not_before`` the senders': a claim or a backoff. A sender
+claims by moving ``not_before`` in one UPDATE that also counts the try and marks the row ambiguous, so that a crash
+between a send and its record is seen by the next sender.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, exists, select, update
+
+from relay.store.schema import outbox
+from relay.store.upsert import insert_once
+
+CLAIM_S = 14.0
+"""Longer than one effect can take (relay.github.client.TIMEOUT); a killed sender's row is free again after it."""
+
+_earlier = outbox.alias("earlier")
+_is_head = ~exists(
+    select(_earlier.c.id).where(
+        _earlier.c.stream == outbox.c.stream, _earlier.c.id < outbox.c.id, _earlier.c.state == "due"
+    )
+)
+"""Effects of a stream leave in order. One that is parked or dropped does not hold up the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A row to hand over; ``attempts`` are the sends so far."""
+
+    id: int
+    attempts: int
+
+
+def enqueue(
+    conn: Connection,
+    *,
+    key: str,
+    kind: str,
+    stream: str,
+    target: str,
+    payload: dict[str, Any],
+    now: float,
+    dispatch_id: str | None = None,
+    job_id: str | None = None,
+) -> bool:
+    """Asks for an effect, due now, in the caller's transaction. False: the effect ``key`` was asked for before."""
+    return insert_once(
+        conn,
+        outbox,
+        {
+            "key": key,
+            "kind": kind,
+            "stream": stream,
+            "target": target,
+            "payload": payload,
+            "dispatch_id": dispatch_id,
+            "job_id": job_id,
+            "state": "due",
+            "due_at": now,
+            "not_before": now,
+            "attempts": 0,
+            "ambiguous": False,
+            "created_at": now,
+        },
+    )
+
+
+def due(conn: Connection, now: float, limit: int) -> list[Due]:
+    """The heads of the streams that may be handed over, oldest first. In PostgreSQL the rows are locked for the
+    caller, who moves their ``due_at``."""
+    query = (
+        select(outbox.c.id, outbox.c.attempts)
+        .where(outbox.c.state == "due", outbox.c.due_at <= now, outbox.c.not_before <= now, _is_head)
+        .order_by(outbox.c.due_at, outbox.c.id)
+        .limit(limit)
+    )
+    if conn.dialect.name == "postgresql":
+        query = query.with_for_update(skip_locked=True, of=outbox)
+    return [Due(row.id, row.attempts) for row in conn.execute(query)]
+
+
+def make_due(conn: Connection, now: float) -> None:
+    """After the broker lost its memory: what waits to be handed over again is due as soon as a sender may have it."""
+    conn.execute(
+        update(outbox)
+        .where(outbox.c.state == "due", outbox.c.due_at > now, outbox.c.due_at > outbox.c.not_before)
+        .values(due_at=outbox.c.not_before)
+    )
+
+
+def get(conn: Connection, outbox_id: int) -> Row[Any] | None:
+    return conn.execute(select(outbox).where(outbox.c.id == outbox_id)).one_or_none()
+
+
+def sendable(conn: Connection, outbox_id: int, now: float) -> Row[Any] | None:
+    """The row when it may be sent now: due, at the head of its stream, neither claimed nor backing off."""
+    query = select(outbox).where(
+        outbox.c.id == outbox_id, outbox.c.state == "due", outbox.c.not_before <= now, _is_head
+    )
+    return conn.execute(query).one_or_none()
+
+
+def claim(conn: Connection, row: Row[Any], now: float) -> bool:
+    """Takes ``row``, as it was read, for CLAIM_S seconds. False: another sender was faster. ``row`` keeps what was read
+    (``ambiguous`` of the tries before this one)."""
+    taken = conn.execute(
+        update(outbox)
+        .where(
+            outbox.c.id == row.id,
+            outbox.c.state == "due",
+            outbox.c.attempts == row.attempts,
+            outbox.c.not_before <= now,
+        )
+        .values(attempts=row.attempts + 1, ambiguous=True, not_before=now + CLAIM_S, due_at=now + CLAIM_S)
+    )
+    return taken.rowcount == 1
+
+
+def mark_sent(conn: Connection, outbox_id: int, *, status: int | None, response: Any, now: float) -> bool:
+    """The other side has it. No claim is asked for: the news is true whoever brings it."""
+    return _finish(
+        conn,
+        outbox_id,
+        state="sent",
+        due_at=None,
+        ambiguous=False,
+        last_status=status,
+        last_error=None,
+        response=response,
+        sent_at=now,
+    )
+
+
+def mark_retry(
+    conn: Connection,
+    row: Row[Any],
+    *,
+    claimed: bool,
+    at: float,
+    ambiguous: bool,
+    status: int | None,
+    error: str,
+) -> bool:
+    """Again at ``at``. ``claimed``: whether the try came to its claim. False: another sender has the row by now."""
+    attempts = row.attempts + 1
+    changed = conn.execute(
+        update(outbox)
+        .where(
+            outbox.c.id == row.id,
+            outbox.c.state == "due",
+            outbox.c.attempts == (attempts if claimed else row.attempts),
+        )
+        .values(attempts=attempts, due_at=at, not_before=at, ambiguous=ambiguous, last_status=status, last_error=error)
+    )
+    return changed.rowcount == 1
+
+
+def mark_parked(conn: Connection, outbox_id: int, *, ambiguous: bool, status: int | None, error: str) -> bool:
+    """Not worth another try until somebody mends the cause."""
+    return _finish(
+        conn, outbox_id, state="parked", due_at=None, ambiguous=ambiguous, last_status=status, last_error=error
+    )
+
+
+def mark_dropped(conn: Connection, outbox_id: int, *, reason: str) -> bool:
+    """Nobody wants it any more."""
+    return _finish(conn, outbox_id, state="dropped", due_at=None, last_error=reason)
+
+
+def _finish(conn: Connection, outbox_id: int, **values: Any) -> bool:
+    ended = conn.execute(update(outbox).where(outbox.c.id == outbox_id, outbox.c.state == "due").values(**values))
+    return ended.rowcount == 1
