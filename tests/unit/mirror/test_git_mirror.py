@@ -11,6 +11,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 
 from relay.errors import NotFound, SettingsError, UpstreamGone
@@ -247,8 +248,7 @@ def test_a_fetch_that_hangs_is_ended_with_all_its_processes(tmp_path):
         url = f"https://127.0.0.1:{silent.getsockname()[1]}/upstream"
         with pytest.raises(UpstreamGone, match="took longer than 1 s"):
             Mirror(url, tmp_path / "m.git", fetch_timeout_s=1).ensure(GONE)
-        seen = subprocess.run(["ps", "-eww", "-o", "args="], capture_output=True, check=True, text=True).stdout
-        assert not [line for line in seen.splitlines() if url in line]
+        assert not [p.info for p in psutil.process_iter(["cmdline"]) if url in (p.info["cmdline"] or ())]
 
 
 def test_hooks_and_config_of_the_mirror_run_nothing(upstream, mirror, tmp_path):
