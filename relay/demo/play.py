@@ -52,17 +52,12 @@ def main(dir: Path, once: bool, port: int | None) -> int:
     otherwise stays until Ctrl-C. Raises DemoError when it cannot even start."""
     console = Console(highlight=False, soft_wrap=True)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    children: list[ChildProcess] = []
     try:
         with _folder(dir) as folder, Demo(folder, console) as demo:
-            children = demo.children
             return demo.play(once, port)
     except KeyboardInterrupt:
         console.print("\nStopped.")
         return 130 if once else 0
-    finally:
-        for child in reversed(children):
-            child.stop(grace_s=10)
 
 
 @contextlib.contextmanager
@@ -102,7 +97,11 @@ class Demo:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # an impatient second Ctrl-C must not leave half of them running
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         self.http.close()
+        for child in reversed(self.children):
+            child.stop(grace_s=10)
 
     def play(self, once: bool, port: int | None) -> int:
         began = time.monotonic()

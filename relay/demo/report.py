@@ -177,7 +177,8 @@ def _check_runs(facts: Facts) -> Iterator[str]:
     expect = facts.upstream.expect
     for row in rows:
         if (row["status"], row["conclusion"]) != ("completed", expect.conclusion):
-            yield f"the check run {row['name']} is {row['status']}, {row['conclusion']}; not completed, {expect.conclusion}"
+            state = f"{row['status']}, {row['conclusion']}"
+            yield f"the check run {row['name']} is {state}; not completed, {expect.conclusion}"
         if row["head_sha"] != facts.upstream.head_sha or row["repo"] != UPSTREAM_REPO:
             yield f"the check run {row['name']} is on {row['repo']} {row['head_sha']}, not on the PR's head"
     for row in facts.github.get("check_runs", ()):
