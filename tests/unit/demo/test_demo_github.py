@@ -15,7 +15,7 @@ import jwt
 import pytest
 import uvicorn
 
-from relay.demo.github import LocalGithub
+from relay.demo.github import LocalGithub, listen
 from relay.demo.ledger import APP_ID
 
 DOWNSTREAM = "example-org/backend-ci"
@@ -70,7 +70,7 @@ def bearer(token: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = listen(0)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     hub = LocalGithub(url, tmp_path_factory.mktemp("github"), "bot-key")
     config = uvicorn.Config(hub.asgi, log_level="error", access_log=False, proxy_headers=False, lifespan="off")
