@@ -14,7 +14,7 @@ VARIANT_SECONDS = 0.05  # mean of op tests on the emulated device; only used whe
 SLOW_FACTOR = 20.0
 FILE_SECONDS = 1.0  # importing and collecting a file, once a shard
 MIN_SHARD_SECONDS = 5.0  # below that a shard's own cost outweighs what a second worker gains
-EDITED_CODES = frozenset(("edited-test", "new-test", "test-edited", "test-new"))
+EDITED_CODES = frozenset(("edited-test", "new-test"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +29,12 @@ class _Candidate:
 
     @property
     def edited(self) -> bool:
-        return any(_is_edit(code) for code in self.relevant.codes)
+        return not EDITED_CODES.isdisjoint(self.relevant.codes)
 
     @property
     def value(self) -> float:
         """1..2 for tests that the change edits or adds, below that how directly the change reaches them."""
         return (1.0 if self.edited else 0.0) + min(max(self.relevant.weight, 0.0), 1.0)
-
-
-def _is_edit(code: str) -> bool:
-    return code.removeprefix("discover-").removeprefix("impact-") in EDITED_CODES
 
 
 def plan(
