@@ -1,0 +1,68 @@
+"""What the page of a pull request reads; see relay.store.views_parts for the rules that hold here as well."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, select
+
+from relay.errors import NotFound
+from relay.store.schema import dispatch
+from relay.store.views_parts import BRIEF, brief, counts_of, jobs_of, shards_of
+
+DISPATCHES_SHOWN = 100
+
+
+def pull_request(conn: Connection, number: int, *, upstream: str | None, now: float, base_url: str) -> dict[str, Any]:
+    """The dispatches of the newest commit of a pull request that the relay knows, and older commits in brief.
+
+    Without ``upstream`` the repository of the newest dispatch with that number counts. NotFound when there is none.
+    """
+    wanted: list[ColumnElement[bool]] = [dispatch.c.pr_number == number]
+    if upstream:
+        wanted.append(dispatch.c.upstream == upstream)
+    newest_first = (dispatch.c.created_at.desc(), dispatch.c.id.desc())
+    newest = conn.execute(
+        select(dispatch.c.upstream, dispatch.c.pr_title, dispatch.c.author, dispatch.c.head_sha)
+        .where(*wanted)
+        .order_by(*newest_first)
+        .limit(1)
+    ).one_or_none()
+    if newest is None:
+        raise NotFound(
+            f"no run of pull request {number}" + (f" of {upstream}" if upstream else ""),
+            "the relay acted on no event of it; / lists the deliveries, with the reason of ignored ones",
+        )
+    of_pr = (dispatch.c.upstream == newest.upstream, dispatch.c.pr_number == number)
+    rows = conn.execute(
+        select(*BRIEF)
+        .where(*of_pr, dispatch.c.head_sha == newest.head_sha)
+        .order_by(dispatch.c.downstream_key, *newest_first)
+        .limit(DISPATCHES_SHOWN)
+    ).all()
+    ids = [row.id for row in rows]
+    counts, shards, jobs = counts_of(conn, ids), shards_of(conn, ids), jobs_of(conn, ids)
+    older = conn.execute(
+        select(*BRIEF)
+        .where(*of_pr, dispatch.c.head_sha != newest.head_sha)
+        .order_by(*newest_first)
+        .limit(DISPATCHES_SHOWN)
+    )
+    commits: dict[str, dict[str, Any]] = {}
+    for row in older:
+        commits.setdefault(row.head_sha, {"head_sha": row.head_sha, "dispatches": []})["dispatches"].append(
+            brief(row, base_url)
+        )
+    return {
+        "now": now,
+        "pr": number,
+        "upstream": newest.upstream,
+        "title": newest.pr_title,
+        "author": newest.author,
+        "head_sha": newest.head_sha,
+        "dispatches": [
+            {**brief(row, base_url), "counts": counts[row.id], "shards": shards[row.id], "jobs": jobs[row.id]}
+            for row in rows
+        ],
+        "older": list(commits.values()),
+    }

@@ -1,0 +1,88 @@
+"""What the page of one test reads: what it did in which run, and what the stages decided about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from relay.errors import BadRequest, NotFound
+from relay.store.schema import decision, dispatch, result
+from relay.store.views_parts import BRIEF, FAILING, brief, plain
+from selector.model import TestId
+
+NEWEST_RESULTS = 20_000
+"""Results of a test that are looked at, newest first: a test of hundreds of variants reaches back some fifty runs."""
+DECISIONS_SHOWN = 200
+RUNS_SHOWN = 100
+
+
+def history(conn: Connection, test: str, *, now: float, base_url: str) -> dict[str, Any]:
+    """Runs that ran ``test`` or decided about it, newest first. BadRequest for what is no test id, NotFound for a test
+    that no run knows."""
+    try:
+        TestId.parse(test)
+    except ValueError as exc:
+        raise BadRequest(str(exc), "write it as upstream does: test/test_x.py::TestFoo::test_bar") from exc
+    newest = (
+        select(result.c.dispatch_id, result.c.side, result.c.outcome, result.c.seconds, result.c.kernels)
+        .where(result.c.test == test)
+        .order_by(result.c.recorded_at.desc())
+        .limit(NEWEST_RESULTS)
+        .subquery()
+    )
+    runs: dict[str, dict[str, Any]] = {}
+    looked_at = 0
+    for row in conn.execute(
+        select(
+            newest.c.dispatch_id,
+            newest.c.side,
+            newest.c.outcome,
+            func.count().label("n"),
+            func.sum(newest.c.seconds).label("seconds"),
+            func.sum(newest.c.kernels).label("kernels"),
+        ).group_by(newest.c.dispatch_id, newest.c.side, newest.c.outcome)
+    ):
+        looked_at += row.n
+        entry = runs.setdefault(row.dispatch_id, _empty())
+        entry["outcomes"][row.side] = {**entry["outcomes"].get(row.side, {}), row.outcome: row.n}
+        if row.side == "head":
+            entry["variants"] += row.n
+            entry["failing"] += row.n if row.outcome in FAILING else 0
+            entry["seconds"] += row.seconds
+            if row.kernels is not None:
+                entry["kernels"] = (entry["kernels"] or 0) + row.kernels
+    decided = conn.execute(
+        select(
+            decision.c.dispatch_id,
+            decision.c.stage,
+            decision.c.verdict,
+            decision.c.code,
+            decision.c.reason,
+            decision.c.evidence,
+            decision.c.confidence,
+            decision.c.by,
+        )
+        .where(decision.c.subject == test)
+        .order_by(decision.c.id.desc())
+        .limit(DECISIONS_SHOWN)
+    ).all()
+    for row in reversed(decided):
+        entry = plain(row)
+        runs.setdefault(entry.pop("dispatch_id"), _empty())["decisions"].append(entry)
+    if not runs:
+        raise NotFound(f"no run knows the test {test}", "check its spelling; a run's page links the tests it ran")
+    rows = conn.execute(
+        select(*BRIEF).where(dispatch.c.id.in_(list(runs))).order_by(dispatch.c.created_at.desc()).limit(RUNS_SHOWN)
+    )
+    return {
+        "now": now,
+        "test": test,
+        "results_looked_at": looked_at,
+        "truncated": looked_at >= NEWEST_RESULTS,
+        "runs": [{"run": brief(row, base_url), **runs[row.id]} for row in rows],
+    }
+
+
+def _empty() -> dict[str, Any]:
+    return {"outcomes": {}, "variants": 0, "failing": 0, "seconds": 0.0, "kernels": None, "decisions": []}

@@ -1,0 +1,242 @@
+"""Words and numbers of the pages: pure functions from stored values to what people read. Jinja gets them as filters."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+Map = dict[str, Any]
+
+CHIPS: dict[str, tuple[str, str, str]] = {
+    # word: (class, sign, label); the sign says it without colour
+    "success": ("good", "✓", "success"),
+    "failure": ("bad", "✕", "failure"),
+    "neutral": ("mute", "–", "neutral"),
+    "sending": ("live", "●", "sending"),
+    "sent": ("live", "●", "sent"),
+    "selecting": ("live", "●", "selecting"),
+    "running": ("live", "●", "running"),
+    "confirming": ("live", "●", "confirming"),
+    "verifying": ("live", "●", "verifying"),
+    "completed": ("mute", "✓", "completed"),
+    "superseded": ("mute", "↷", "superseded"),
+    "failed": ("bad", "✕", "failed"),
+    # jobs of a downstream's CI
+    "queued": ("mute", "○", "queued"),
+    "in_progress": ("live", "●", "in progress"),
+    "cancelled": ("mute", "⊘", "cancelled"),
+    "skipped": ("mute", "↷", "skipped"),
+    "timed_out": ("bad", "✕", "timed out"),
+    "action_required": ("warn", "!", "action required"),
+    "stale": ("mute", "–", "stale"),
+    # outcomes
+    "passed": ("good", "✓", "passed"),
+    "error": ("bad", "✕", "error"),
+    "crashed": ("bad", "✕", "crashed"),
+    "self_skipped": ("mute", "↷", "self-skipped"),
+    "xfailed": ("mute", "✓", "xfailed"),
+    "xpassed": ("warn", "!", "xpassed"),
+    # shards
+    "leased": ("live", "●", "with a worker"),
+    "done": ("good", "✓", "done"),
+    # deliveries and effects
+    "received": ("live", "●", "received"),
+    "routed": ("good", "✓", "routed"),
+    "ignored": ("mute", "–", "ignored"),
+    "due": ("live", "●", "waiting"),
+    "parked": ("bad", "!", "parked"),
+    "dropped": ("mute", "–", "dropped"),
+    # kinds of failures
+    "regression": ("bad", "✕", "regression"),
+    "unconfirmed": ("warn", "?", "unconfirmed"),
+    "pre-existing": ("mute", "–", "pre-existing"),
+    "infrastructure": ("warn", "!", "infrastructure"),
+}
+
+
+def chip(word: str | None) -> tuple[str, str, str]:
+    """(class, sign, label) of a state, conclusion or outcome; a word we do not know is shown as it is."""
+    return CHIPS.get(word or "", ("mute", "·", word or "unknown"))
+
+
+def standing(run: Map) -> str:
+    """The word that says where a dispatch stands: its conclusion once it has one, else its state."""
+    return str(run["conclusion"] or run["state"])
+
+
+def duration(seconds: float | None) -> str:
+    """``0.034`` → ``34 ms``, ``3.21`` → ``3.2 s``, ``75`` → ``1 min 15 s``, ``7260`` → ``2 h 1 min``."""
+    if seconds is None:
+        return "–"
+    if seconds < 0.0005:
+        return "0 ms"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min" + (f" {whole % 60} s" if whole % 60 else "")
+    minutes = round(seconds / 60)
+    if minutes < 48 * 60:
+        return f"{minutes // 60} h" + (f" {minutes % 60} min" if minutes % 60 else "")
+    return f"{round(seconds / 86400)} days"
+
+
+def micros(us: float | None) -> str:
+    """Microseconds of modelled device time."""
+    if us is None:
+        return "–"
+    return f"{us:.0f} µs" if us < 1000 else duration(us / 1e6)
+
+
+def ago(then: float, now: float) -> str:
+    seconds = max(0.0, now - then)
+    if seconds < 2:
+        return "just now"
+    if seconds < 120:
+        return f"{seconds:.0f} s ago"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min ago"
+    if seconds < 48 * 3600:
+        return f"{seconds / 3600:.0f} h ago"
+    return f"{seconds / 86400:.0f} days ago"
+
+
+def stamp(seconds: float) -> str:
+    """``2026-11-29 18:36:02 UTC``"""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def number(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}"
+
+
+def plural(n: int, one: str, many: str = "") -> str:
+    """``3 tests``; ``many`` defaults to ``one`` with an s."""
+    return f"{number(n)} {one if n == 1 else many or one + 's'}"
+
+
+def short(sha: str | None) -> str:
+    return (sha or "")[:10]
+
+
+def https(url: str | None) -> str | None:
+    """The URL where it may be a link: https with a host, no user part, no space or control character. Reports bring
+    URLs from other people's CI; anything else is shown as text at most."""
+    if not url or re.search(r"[\x00-\x20\x7f\\]", url):
+        return None
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None
+    return url if parts.scheme == "https" and parts.hostname and "@" not in parts.netloc else None
+
+
+def test_href(test: str) -> str:
+    return "/test/" + quote(test, safe="/:")
+
+
+# ------------------------------------------------------------------------------------------------------------ sentences
+
+
+def run_sentence(run: Map, counts: Map, jobs: list[Map]) -> str:
+    """One true sentence about a dispatch: its verdict where there is one, else what is going on."""
+    state, failing = run["state"], counts["failing"]
+    if run["summary"]:
+        return str(run["summary"])
+    if state == "superseded":
+        return "Superseded by a newer event of this pull request; nothing was concluded."
+    if state == "failed":
+        return f"The relay could not run this: {run['error'] or 'no reason was kept'}."
+    if state == "selecting":
+        return "Selecting the tests that this change can break."
+    if state == "running" and run["executor"] == "workers":
+        done = plural(counts["variants_done"], "variant") + " done"
+        planned = f" of {plural(counts['planned'], 'planned test')}" if counts["planned"] is not None else ""
+        bad = f"{plural(failing, 'failure')} so far" if failing else "no failure so far"
+        return f"Running: {done}{planned}, {bad}."
+    if state == "confirming":
+        return f"Running {plural(failing, 'failing variant')} again on the base commit, to tell old failures from new."
+    if state == "verifying":
+        return "Weighing the results."
+    if state == "sending":
+        return f"Waiting to be sent to {run['downstream']}."
+    if state == "sent":
+        return f"Sent to {run['downstream']}; its CI has not reported yet."
+    ended = sum(1 for j in jobs if j["status"] == "completed")
+    bad_jobs = [j["name"] for j in jobs if j["conclusion"] in ("failure", "timed_out")]
+    told = f"{ended} of {plural(len(jobs), 'job')} completed" if jobs else "no job reported yet"
+    if bad_jobs:
+        told += (
+            ", failing: " + ", ".join(bad_jobs[:3]) + (f" and {len(bad_jobs) - 3} more" if len(bad_jobs) > 3 else "")
+        )
+    return f"{run['downstream']}: {told}."
+
+
+def pr_sentence(dispatches: list[Map]) -> str:
+    """The one line above all backends of a pull request."""
+    current = [d for d in dispatches if d["state"] != "superseded"]
+    if not current:
+        return "Every run of this commit was superseded."
+    words: dict[str, list[str]] = {}
+    for d in current:
+        words.setdefault(standing(d) if d["state"] in ("completed", "failed") else "open", []).append(d["downstream"])
+    bad = words.get("failure", [])
+    open_ = words.get("open", [])
+    broken = words.get("failed", [])
+    parts = []
+    if bad:
+        parts.append(f"breaks {_names(bad)}")
+    if open_:
+        parts.append(f"is still running on {_names(open_)}")
+    if broken:
+        parts.append(f"could not be run on {_names(broken)}")
+    if parts:
+        return "This commit " + ", and ".join(parts) + "."
+    quiet = words.get("neutral", [])
+    if quiet:
+        return f"Nothing broke, but it is not a full answer for {_names(quiet)}: see why below."
+    if set(words) == {"success"}:
+        return f"This commit is fine on {_names(words['success'])}."
+    return f"{plural(len(current), 'run')} ended."
+
+
+def _names(names: list[str]) -> str:
+    seen = list(dict.fromkeys(names))
+    return (
+        seen[0] if len(seen) == 1 else f"{len(seen)} backends ({', '.join(seen[:4])}{', …' if len(seen) > 4 else ''})"
+    )
+
+
+def status_notes(status: Map) -> list[str]:
+    """What an operator should look at, most urgent first; empty when all is well."""
+    notes = []
+    alive = {w["queue"] for w in status["workers"] if w["alive"]}
+    for queue in status["queue"]["queues"]:
+        if queue["queued"] and queue["queue"] not in alive:
+            notes.append(f"{plural(queue['queued'], 'shard')} in {queue['queue']} and no worker alive for it")
+    if status["outbox"]["parked"]:
+        notes.append(f"{plural(status['outbox']['parked'], 'effect')} parked: given up until somebody looks")
+    wait = status["outbox"]["oldest_wait_s"]
+    if wait and wait > 60:
+        notes.append(f"an effect has waited {duration(wait)} to be sent")
+    if status["unrouted"] > 20:
+        notes.append(f"{plural(status['unrouted'], 'delivery', 'deliveries')} not routed yet")
+    return notes
+
+
+def status_sentence(status: Map) -> str:
+    notes = status_notes(status)
+    if notes:
+        return notes[0][0].upper() + notes[0][1:] + "."
+    runs = len(status["runs"])
+    return f"All is well: {plural(runs, 'run')} in progress." if runs else "All is well: nothing is running."

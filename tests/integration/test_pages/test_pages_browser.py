@@ -1,0 +1,206 @@
+"""The pages in Chromium: live updates, the policy, keyboard, phone, dark. Needs the system's Chromium."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay.store.schema import dispatch, shard
+
+pytestmark = pytest.mark.browser
+sync_api = pytest.importorskip("playwright.sync_api", reason="SKIPPED LOUDLY: playwright is not installed")
+
+LOGIT = "test/test_ops.py::TestCommon::test_out"
+CHROMIUM = next((p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None)
+ARGS = [
+    "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--disable-quic",
+]  # fmt: skip
+SHOTS = os.environ.get("RELAY_TEST_SCREENSHOTS")
+"""A folder; where given, the pages are photographed there."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if CHROMIUM is None:
+        pytest.skip("SKIPPED LOUDLY: no Chromium on PATH; apt-get install chromium")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    with watched(browser, viewport={"width": 1280, "height": 900}) as page:
+        yield page
+
+
+class watched:
+    """A page that fails the test for anything the policy refused, and for any error in its console."""
+
+    def __init__(self, browser: Any, **options: Any) -> None:
+        self.context = browser.new_context(**options)
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(10_000)
+        self.said: list[str] = []
+        self.page.on("console", lambda m: self.said.append(m.text) if m.type in ("error", "warning") else None)
+        self.page.on("pageerror", lambda e: self.said.append(str(e)))
+
+    def __enter__(self) -> Any:
+        return self.page
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self.context.close()
+        if kind is None:
+            assert not self.said
+
+
+def test_run_page_follows_the_run_without_a_reload(page: Any, server: str, world: Any) -> None:
+    id, shards = world.running()
+    page.goto(f"{server}/run/{id}")
+    expect = sync_api.expect
+    expect(page.locator("#verdict h1")).to_contain_text("161 variants done")
+    page.evaluate("window.untouched = true")
+
+    world.results(id, shards[1], LOGIT, "failed", 2, message="AssertionError: Tensor-likes are not close!")
+    expect(page.locator("#verdict h1")).to_contain_text("163 variants done of 44 planned tests, 2 failures so far")
+    expect(page.locator("#failing")).to_contain_text("Tensor-likes are not close!")
+    expect(page.locator("#results")).to_contain_text("failed 2")  # the table below follows
+
+    page.locator("#results summary").first.click()
+    row = page.locator(f"#shard-{shards[1]}")
+    expect(row).to_contain_text("with a worker")
+    world.set(shard, shards[1], state="done", finished_at=world.now)
+    expect(row).to_contain_text("done")
+    expect(page.locator("#results details").first).to_have_attribute("open", "")  # what a reader opened stays open
+
+    world.set(
+        dispatch, id, state="completed", conclusion="failure", code="regressions", ran_at=world.now,
+        summary="2 variants of 1 test fail with this change.", closed_at=world.now + 1,
+    )  # fmt: skip
+    expect(page.locator("#verdict h1")).to_have_text("2 variants of 1 test fail with this change.")
+    expect(page.locator("#verdict")).to_have_class("verdict bad")
+    assert page.evaluate("window.untouched") is True, "the page was loaded again"
+
+
+def test_results_are_filtered_in_place_and_the_address_follows(page: Any, server: str, world: Any) -> None:
+    id = world.failed_run()
+    page.goto(f"{server}/run/{id}")
+    page.evaluate("window.untouched = true")
+    page.locator("#results .chips a", has_text="failed 2").click()
+    sync_api.expect(page.locator("#results tbody tr")).to_have_count(2)
+    assert page.url.endswith("outcome=failed")
+    assert page.evaluate("window.untouched") is True
+    page.locator("#decisions .chips a", has_text="triage").click()
+    sync_api.expect(page.locator("#decisions tbody")).to_contain_text("engages-device")
+    page.go_back()
+    page.go_back()
+    sync_api.expect(page.locator("#results tbody tr")).to_have_count(50)
+
+
+def test_pull_request_page_turns_to_its_conclusion(page: Any, server: str, world: Any) -> None:
+    id, _ = world.running()
+    page.goto(f"{server}/pr/171234")
+    heading = page.locator("h1")
+    sync_api.expect(heading).to_contain_text("is still running on torch-spyre/torch-spyre")
+    world.set(dispatch, id, state="completed", conclusion="success", summary="All fine.", closed_at=world.now)
+    sync_api.expect(heading).to_contain_text("This commit is fine on torch-spyre/torch-spyre")
+
+
+def test_everything_is_reached_by_keyboard(page: Any, server: str, world: Any) -> None:
+    id = world.failed_run()
+    page.goto(f"{server}/pr/171234")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to content"
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.getAttribute('href')") == f"/run/{id}":
+            break
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/run/{id}")
+    outline = page.evaluate(
+        "() => { const a = document.querySelector('a.name'); a.focus(); return getComputedStyle(a).outlineStyle }"
+    )
+    assert outline != "none"
+
+
+def test_pages_are_whole_without_javascript(browser: Any, server: str, world: Any) -> None:
+    id = world.failed_run()
+    with watched(browser, java_script_enabled=False) as page:
+        page.goto(f"{server}/run/{id}")
+        assert "fail with this change" in page.locator("h1").inner_text()
+        page.locator("#results .chips a", has_text="failed 2").click()
+        sync_api.expect(page.locator("#results tbody tr")).to_have_count(2)
+        page.locator("#find-pr").fill("171234")
+        page.get_by_role("button", name="Show").click()
+        assert "breaks torch-spyre/torch-spyre" in page.locator("h1").inner_text()
+
+
+PATHS = {
+    "status": "/",
+    "pr": "/pr/171234",
+    "run": "/run/{failed}",
+    "running": "/run/{running}",
+    "test": "/test/" + LOGIT,
+}
+LOOKS: dict[str, dict[str, Any]] = {
+    "desktop": {"viewport": {"width": 1280, "height": 900}},
+    "phone": {
+        "viewport": {"width": 390, "height": 844},
+        "has_touch": True,
+        "is_mobile": True,
+        "device_scale_factor": 2,
+    },
+    "dark": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "dark"},
+    "phone-dark": {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "color_scheme": "dark"},
+}
+CONTRAST = """() => {
+  const rgb = (c) => (c.match(/[\\d.]+/g) || []).map(Number)
+  const lum = (c) => c.slice(0, 3).map((v) => v / 255).map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0)
+  const behind = (e) => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor)
+    if (c.length && c[3] !== 0) return c } return [255, 255, 255] }
+  const bad = []
+  for (const e of document.querySelectorAll('main *, header *, footer *')) {
+    const text = [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim())
+    if (!text || !e.getClientRects().length) continue
+    const [a, b] = [lum(rgb(getComputedStyle(e).color)), lum(behind(e))]
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05)
+    if (ratio < 4.5) bad.push(ratio.toFixed(2) + ' ' + e.tagName + '.' + e.className + ' ' + e.textContent.trim().slice(0, 40))
+  }
+  return [...new Set(bad)]
+}"""
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_pages_fit_the_screen_and_can_be_read(browser: Any, server: str, world: Any, look: str) -> None:
+    ids = {"failed": world.failed_run(), "running": world.running(pr_number=171300, head_sha="c" * 40)[0]}
+    world.worker("emulator-1")
+    world.worker("emulator-2", seen=2)
+    world.worker("lab-b/emulator-7", seen=5000)
+    world.delivery("ignored", code="draft", reason="the pull request is a draft")
+    world.delivery(
+        "ignored", action="labeled", code="label-not-watched", reason="the label 'topic: docs' asks for nothing"
+    )
+    fine = world.dispatch(
+        "completed", downstream="acme/accelerator", executor="github", conclusion="success", device=None, level="L2",
+        summary="4 jobs passed.", closed_at=world.now - 1,
+    )  # fmt: skip
+    world.job(fine, "unit (3.12)", "completed", "success", results={"passed": 1210, "failed": 0})
+    world.dispatch("completed", head_sha="0" * 40, created_at=world.now - 9000, conclusion="success", summary="Fine then.",
+                   closed_at=world.now - 8900)  # fmt: skip
+    with watched(browser, **LOOKS[look]) as page:
+        for name, path in PATHS.items():
+            page.goto(server + path.format(**ids))
+            wide, screen = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+            assert wide <= screen, f"{name} has to be pushed sideways"
+            assert page.evaluate(CONTRAST) == [], name
+            if SHOTS:
+                Path(SHOTS).mkdir(parents=True, exist_ok=True)
+                page.screenshot(path=f"{SHOTS}/{name}-{look}.png", full_page=True)
