@@ -13,9 +13,9 @@ from sqlalchemy import Connection, Engine, Row, select
 from relay.domain.events import Event, PullRequestEvent, PushEvent, parse
 from relay.domain.policy import RouteDecision, route
 from relay.errors import AllowlistError, BadRequest, NotFound, SettingsError
-from relay.services import allowlists, run_job
+from relay.services import allowlists, reporting, run_job
 from relay.settings import Settings
-from relay.store import deliveries, dispatches, outbox
+from relay.store import deliveries, dispatches
 from relay.store.schema import job
 
 log = structlog.get_logger(__name__)
@@ -41,15 +41,14 @@ def route_delivery(engine: Engine, settings: Settings, delivery_id: str, now: fl
         if row.state != "received":
             return
         try:
-            body = deliveries.unpack(row.body)
-            event = parse(row.event, body)
+            event = parse(row.event, deliveries.unpack(row.body))
         except (BadRequest, zlib.error, json.JSONDecodeError, TypeError) as exc:
             log.error("stored delivery cannot be read", delivery=delivery_id, error=str(exc))
             deliveries.finish(conn, delivery_id, state="ignored", code="unreadable", reason=str(exc))
             return
         decisions = route(event, allowlist, _prior_runs(conn, settings, event, row))
         for decision in decisions:
-            _apply(conn, settings, row, event, body, decision, now)
+            _apply(conn, settings, row, event, decision, now)
         state, code, reason = _outcome(decisions)
         deliveries.finish(conn, delivery_id, state=state, code=code, reason=reason)
     log.info("routed", delivery=delivery_id, event=row.event, action=row.action, code=code, reason=reason)
@@ -63,18 +62,18 @@ def _prior_runs(conn: Connection, settings: Settings, event: Event, row: Row[Any
 
 
 def _apply(
-    conn: Connection, settings: Settings, row: Row[Any], event: Event, body: Any, decision: RouteDecision, now: float
+    conn: Connection, settings: Settings, row: Row[Any], event: Event, decision: RouteDecision, now: float
 ) -> None:
     if decision.action in ("supersede", "cancel"):
         assert decision.run is not None
         if dispatches.supersede(conn, decision.run, code=decision.code, reason=decision.reason, now=now):
             _end_effects(conn, settings, decision, now)
     elif decision.action == "dispatch":
-        _dispatch(conn, settings, row, event, body, decision, now)
+        _dispatch(conn, settings, row, event, decision, now)
 
 
 def _dispatch(
-    conn: Connection, settings: Settings, row: Row[Any], event: Event, body: Any, decision: RouteDecision, now: float
+    conn: Connection, settings: Settings, row: Row[Any], event: Event, decision: RouteDecision, now: float
 ) -> None:
     entry = decision.entry
     assert entry is not None
@@ -99,16 +98,7 @@ def _dispatch(
     )
     if dispatch_id is None or by_workers:
         return
-    outbox.enqueue(
-        conn,
-        key=f"dispatch:{dispatch_id}",
-        kind="dispatch",
-        stream=f"dispatch:{dispatch_id}",
-        target=entry.repo,
-        payload={"event_type": row.event, "delivery_id": row.id, "payload": body},
-        now=now,
-        dispatch_id=dispatch_id,
-    )
+    reporting.request_dispatch(conn, dispatch_id, entry.repo, now)
 
 
 def _facts(event: Event) -> dict[str, Any]:
@@ -160,4 +150,3 @@ def _outcome(decisions: tuple[RouteDecision, ...]) -> tuple[str, str, str]:
     parts = [f"{number} {words[action]}" for action, number in done.items()]
     parts += [f"{d.entry.repo if d.entry else 'all'} left out: {d.reason}" for d in ignored]
     return "routed", "routed", "; ".join(parts)
-
