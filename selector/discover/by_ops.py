@@ -1,0 +1,224 @@
+"""Impacts through op names: references, decompositions, op database entries, YAML, kernels, titles."""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+import re
+
+from selector.discover import native
+from selector.discover.by_python import PythonChange
+from selector.discover.filekinds import FileKind, backend_of
+from selector.discover.findings import Findings
+from selector.discover.opindex import REFS, OpIndex, OpTarget
+from selector.discover.reach import Reach
+from selector.discover.records import MODULE
+from selector.model import Change, Evidence, FileChange
+
+_WORD = re.compile(r"[A-Za-z_][\w.]*")
+# fmt: off
+_ENGLISH = frozenset((
+    "add", "all", "any", "at", "cat", "compile", "copy", "cross", "data", "device", "diff", "dist", "div", "dot",
+    "dtype",
+    "equal", "exp", "fill", "flip", "floor", "full", "gather", "grad", "index", "item", "load", "log", "max", "mean",
+    "median", "min", "mode", "module", "mul", "neg", "new", "norm", "not", "pad", "pin", "pow", "prod", "range", "real",
+    "repeat", "resize", "round", "save", "scatter", "select", "set", "sign", "size", "sort", "split", "stack", "std",
+    "sub", "sum", "take", "tensor", "test", "tile", "trace", "type", "unique", "values", "var", "view", "where", "zero",
+))
+# fmt: on
+
+
+def python_ops(change: PythonChange, findings: Findings, index: OpIndex) -> None:
+    """A changed function of ``torch/_refs`` or ``torch/_decomp``: its op, and the ops of all that reach it."""
+    code = "op-reference" if change.kind is FileKind.REFERENCE else "op-decomposition"
+    registered = _registered(change.file.new) | _registered(change.file.old)
+    reach = Reach(change.new)
+    module = change.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    for key in sorted(change.changed):
+        if key in ("__all__", MODULE) and len(change.changed) > 1:
+            continue
+        symbol = change.new.symbols.get(key) or change.old.symbols[key]
+        if symbol.kind == "import":
+            continue
+        users = _users(reach, key)
+        mapped = False
+        for user in sorted(users, key=lambda one: (one != key, one)):
+            for target in _targets(user, module, registered.get(user, frozenset()), index):
+                mapped = True
+                nearness = 1.0 if user == key else 0.8
+                for _, hit in index.hits(findings.inventory, [target]):
+                    # a list that draws the reference itself runs the edited code; the op alone may not
+                    runs_it = code != "op-reference" or any(name.startswith(REFS) for name in hit.ops)
+                    link = "" if user == key else f", which uses {key}"
+                    fact = Evidence(
+                        "op",
+                        f"runs {target.word} ({hit.how}){link} of {change.path}",
+                        change.path,
+                        change.place(key),
+                        key,
+                    )
+                    findings.add(hit.test, code, fact, nearness * hit.factor * (1.0 if runs_it else 0.5), hit.ops)
+        if not mapped:
+            findings.not_mapped(change.path, f"{key} belongs to no known op", key)
+
+
+def _users(reach: Reach, key: str) -> dict[str, frozenset[str]]:
+    """The symbol and all of its file that reach it; of one that only the base has, itself."""
+    return reach.dependents({key: frozenset()}) or {key: frozenset[str]()}
+
+
+def _targets(name: str, module: str, registered: frozenset[str], index: OpIndex) -> list[OpTarget]:
+    plain = name.partition(".")[0]
+    found: dict[str, OpTarget] = {}
+    exact = index.reference(f"{module}.{plain}")
+    if exact:
+        word = plain
+        known = index.word(plain)
+        found[word] = OpTarget(word, exact | (known.names if known is not None else frozenset()))
+    else:
+        for candidate in (plain, *sorted(registered)):
+            target = index.word(candidate)
+            if target is not None and (index.database is not None or not candidate.startswith("_")):
+                found[target.word] = target
+    return list(found.values())
+
+
+def _registered(source: bytes | None) -> dict[str, frozenset[str]]:
+    """function -> aten names in its ``register_decomposition`` decorators."""
+    found: dict[str, frozenset[str]] = {}
+    try:
+        tree = ast.parse(source or b"")
+    except (SyntaxError, ValueError):
+        return found  # reported as unparsable-file by the caller
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            names = {
+                inner.attr
+                for decorator in node.decorator_list
+                for inner in ast.walk(decorator)
+                if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name) and inner.value.id == "aten"
+            }
+            if names:
+                found[node.name] = frozenset(names)
+    return found
+
+
+def opinfo_entries(change: PythonChange, findings: Findings, index: OpIndex) -> None:
+    """Entries of op and module databases in the shared test library that differ, or use a helper that does."""
+    reach = Reach(change.new)
+    for key in sorted(change.changed | change.soft):
+        soft = key in change.soft
+        users = {key: frozenset[str]()} if soft else _users(reach, key)
+        for user in sorted(users):
+            database, _, label = user.partition("[")
+            if not label:
+                continue
+            name = label.removesuffix("]")
+            text = f"{database} entry {name}" + (" (skips or decorators only)" if soft else "")
+            text += "" if user == key else f" uses {key}"
+            code = "op-info-skips" if soft else "op-info"
+            place = change.place(user) or change.place(key)
+            if "module" in database or "optim" in database:
+                for test, _, found in findings.inventory.tests():
+                    use = found.modules
+                    if use is not None and (use.include is None or name in use.include) and name not in use.exclude:
+                        findings.add(test, code, Evidence("op", text, change.path, place, user))
+                continue
+            for _, hit in index.hits(findings.inventory, [_entry_target(name, index)]):
+                if hit.how.startswith("draws"):
+                    findings.add(hit.test, code, Evidence("op", text, change.path, place, user), hit.factor, hit.ops)
+
+
+def _entry_target(label: str, index: OpIndex) -> OpTarget:
+    """The entry ``name.variant``: a dot may belong to the name itself."""
+    if index.database is not None and label not in index.by_name:
+        shorter = label.rpartition(".")[0]
+        if shorter in index.by_name:
+            return index.entry(shorter)
+    return index.entry(label)
+
+
+def native_yaml(file: FileChange, findings: Findings, index: OpIndex) -> None:
+    """Functions whose entries in ``native_functions.yaml`` or ``derivatives.yaml`` differ."""
+    names = native.yaml_ops(file.old, file.new)
+    for name in sorted(names):
+        target = index.word(name)
+        _op(file, target, name, "op-native", f"its entry in {file.path} differs", findings, index)
+    if native.yaml_head_changed(file.old, file.new):
+        findings.not_mapped(file.path, "the part before the first entry differs")
+
+
+def kernel(file: FileChange, findings: Findings, index: OpIndex, *, other_backend: bool) -> None:
+    """Ops named by the functions in which a kernel file differs; else by its changed lines; else by the file's name."""
+    code = "op-kernel-other-backend" if other_backend else "op-kernel"
+    functions, mentioned = native.kernel_words(file.old, file.new)
+    known = index.database is not None
+    for words, factor, what in ((functions, 1.0, "function"), (mentioned if known else frozenset(), 0.4, "line")):
+        targets = {t.word: t for t in map(index.word, sorted(words)) if t is not None}
+        if targets:
+            for word in sorted(targets):
+                _op(
+                    file,
+                    targets[word],
+                    word,
+                    code,
+                    f"a {what} of {file.path} that names it differs",
+                    findings,
+                    index,
+                    factor,
+                )
+            return
+    stem = posixpath.basename(file.path).partition(".")[0]
+    family = native.FAMILIES.get(stem)
+    if family is not None:
+        for test, _, found in findings.inventory.tests():
+            if found.ops is not None and (family in found.ops.lists or not found.ops.sure):
+                findings.add(test, code, Evidence("op", f"{file.path} holds the kernels of {family}", file.path), 0.6)
+        return
+    by_stem = index.word(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", stem).lower()) if known else None
+    if by_stem is not None:
+        _op(file, by_stem, by_stem.word, code, f"{file.path} is named after it", findings, index, 0.8)
+    elif other_backend:
+        backend = backend_of(file.path) or "another device"
+        findings.decide(
+            file.path, "no-impact", "other-backend", f"code that is compiled for {backend} only, of no known op"
+        )
+    else:
+        findings.not_mapped(file.path, "no known op could be read out of the change")
+
+
+def _op(
+    file: FileChange,
+    target: OpTarget | None,
+    name: str,
+    code: str,
+    why: str,
+    findings: Findings,
+    index: OpIndex,
+    factor: float = 1.0,
+) -> None:
+    hits = list(index.hits(findings.inventory, [target])) if target is not None else []
+    if not hits and not code.endswith("other-backend"):
+        findings.not_mapped(file.path, f"no test was found to run {name}", name)
+    for found, hit in hits:
+        fact = Evidence("op", f"runs {found.word} ({hit.how}): {why}", file.path, symbol=name)
+        findings.add(hit.test, code, fact, hit.factor * factor, hit.ops)
+
+
+def title(change: Change, findings: Findings, index: OpIndex) -> None:
+    """Ops named in the title. English words that are also ops count only when written as code."""
+    if index.database is None:
+        return
+    text = change.title[:500]
+    quoted = set(re.findall(r"`([\w.]+)`", text))
+    for word in dict.fromkeys(_WORD.findall(text)):
+        plain = word.strip(".").rpartition(".")[2]
+        as_code = word in quoted or "." in word.strip(".") or "_" in plain
+        if len(plain) < 3 or (plain.lower() in _ENGLISH and not as_code):
+            continue
+        target = index.word(plain)
+        if target is None or target.word != plain:
+            continue
+        for _, hit in index.hits(findings.inventory, [target]):
+            fact = Evidence("title", f"the title names {plain}, which the test runs ({hit.how})")
+            findings.add(hit.test, "op-title", fact, hit.factor, hit.ops)

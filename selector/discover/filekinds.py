@@ -1,0 +1,101 @@
+"""What a changed path is, by its name: a table, first match wins."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+
+class FileKind(StrEnum):
+    """The word for a changed path; what follows from each is in docs/discover.md."""
+
+    TEST = "test"
+    TEST_DATA = "test-data"
+    TESTLIB = "testlib"
+    REFERENCE = "reference"
+    DECOMPOSITION = "decomposition"
+    TORCH = "torch"
+    NATIVE_YAML = "native-yaml"
+    KERNEL = "kernel"
+    OTHER_KERNEL = "other-kernel"
+    DOCS = "docs"
+    TOOLING = "tooling"
+    OTHER = "other"
+
+
+_NATIVE = r"aten/src/ATen/native/"
+_CODE = r"\.(c|cc|cpp|cu|cuh|h|hpp|mm|metal|inl)$"
+
+_TABLE: tuple[tuple[str, FileKind], ...] = (
+    (r"^docs/|\.(md|rst)$|(^|/)(LICENSE|NOTICE|CODEOWNERS|CITATION\.cff|AUTHORS)[^/]*$", FileKind.DOCS),
+    (
+        r"^\.(github|circleci|ci|vscode|devcontainer|jenkins|clang-[a-z]+|flake8|git[a-z]+|lintrunner[^/]*)(/|$)"
+        r"|^(benchmarks|scripts|android|ios|mypy[^/]*\.ini|tools/(linter|stats|testing|lldb|gdb))(/|$)",
+        FileKind.TOOLING,
+    ),
+    (r"^test/.*\.py$", FileKind.TEST),
+    (r"^test/", FileKind.TEST_DATA),
+    (r"^torch/testing/_internal/.*\.py$", FileKind.TESTLIB),
+    (r"^torch/_refs/.*\.py$", FileKind.REFERENCE),
+    (r"^torch/_decomp/.*\.py$", FileKind.DECOMPOSITION),
+    (r"^torch/.*\.py$", FileKind.TORCH),
+    (rf"^{_NATIVE}native_functions\.yaml$|^tools/autograd/derivatives\.yaml$", FileKind.NATIVE_YAML),
+    (
+        rf"^{_NATIVE}([a-z/]*/)?(cuda|cudnn|hip|miopen|mps|xpu|metal|vulkan|mkldnn/xpu|hexagon)/.*{_CODE}"
+        rf"|^aten/src/ATen/(cuda|cudnn|hip|miopen|mps|xpu|metal|vulkan)/.*{_CODE}|^(c10|torch/csrc)/(cuda|xpu)/.*{_CODE}",
+        FileKind.OTHER_KERNEL,
+    ),
+    (rf"^{_NATIVE}.*{_CODE}", FileKind.KERNEL),
+)
+_COMPILED = tuple((re.compile(pattern), kind) for pattern, kind in _TABLE)
+
+_BACKEND = re.compile(r"/(cuda|cudnn|hip|miopen|mps|xpu|metal|vulkan|hexagon)/")
+_FAMILY = {"cudnn": "cuda", "hip": "cuda", "miopen": "cuda", "metal": "mps"}
+
+# Parts of torch whose tests lie in folders or files of their own.
+AREAS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("torch/_inductor/", ("test/inductor/",)),
+    ("torch/_dynamo/", ("test/dynamo/",)),
+    ("torch/distributed/", ("test/distributed/",)),
+    ("torch/_functorch/", ("test/functorch/",)),
+    ("torch/func/", ("test/functorch/",)),
+    ("torch/export/", ("test/export/",)),
+    ("torch/_export/", ("test/export/",)),
+    ("torch/optim/", ("test/optim/", "test/test_optim.py")),
+    ("torch/jit/", ("test/jit/", "test/test_jit")),
+    ("torch/fx/", ("test/fx/", "test/test_fx", "test/test_proxy_tensor.py")),
+    ("torch/onnx/", ("test/onnx/",)),
+    ("torch/ao/", ("test/quantization/", "test/ao/")),
+    ("torch/profiler/", ("test/profiler/",)),
+    ("torch/autograd/", ("test/autograd/", "test/test_autograd.py")),
+    ("torch/distributions/", ("test/distributions/",)),
+    ("torch/package/", ("test/package/",)),
+    ("torch/_numpy/", ("test/torch_np/",)),
+    ("torch/nn/", ("test/nn/", "test/test_nn.py", "test/test_modules.py")),
+    ("torch/utils/data/", ("test/test_dataloader.py", "test/test_datapipe.py")),
+    ("torch/amp/", ("test/test_autocast.py",)),
+    ("torch/sparse/", ("test/test_sparse",)),
+    ("torch/masked/", ("test/test_masked",)),
+    ("torch/_subclasses/", ("test/test_fake_tensor.py", "test/test_meta.py")),
+)
+
+
+def kind_of(path: str) -> FileKind:
+    for pattern, kind in _COMPILED:
+        if pattern.search(path):
+            return kind
+    return FileKind.OTHER
+
+
+def backend_of(path: str) -> str:
+    """The device family that a kernel's path is for (``cuda``), or ''."""
+    found = _BACKEND.search(path)
+    return _FAMILY.get(found.group(1), found.group(1)) if found else ""
+
+
+def area_of(path: str) -> tuple[str, ...]:
+    """Prefixes of the test paths that belong to a source file's part of torch."""
+    for prefix, tests in AREAS:
+        if path.startswith(prefix):
+            return tests
+    return ()

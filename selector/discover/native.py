@@ -1,0 +1,102 @@
+"""Op names out of files that are not Python: YAML of the native functions, and kernels."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+_ENTRY = re.compile(r"^- (?:func|name): *([A-Za-z_][\w]*)(?:\.(\w+))?", re.MULTILINE)
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w+")
+_CALLED = re.compile(r"(\w+)\s*\(\s*(\w+)?")
+_HEADER = re.compile(r"^[A-Za-z_].*\(|^[A-Z_]+\(")
+
+# Kernel files that hold a whole family: the op database's list of the family.
+FAMILIES = {
+    "UnaryOps": "unary_ufuncs",
+    "UnaryOpsKernel": "unary_ufuncs",
+    "BinaryOps": "binary_ufuncs",
+    "BinaryOpsKernel": "binary_ufuncs",
+    "ReduceOps": "reduction_ops",
+    "ReduceOpsKernel": "reduction_ops",
+    "SpectralOps": "spectral_funcs",
+    "TensorShape": "shape_funcs",
+}
+
+
+def yaml_ops(old: bytes | None, new: bytes | None) -> frozenset[str]:
+    """Base names of the functions whose entries differ between two versions of the YAML; comments do not count."""
+    before, after = _entries(old), _entries(new)
+    return frozenset(name for name, _ in {k for k in before.keys() | after.keys() if before.get(k) != after.get(k)})
+
+
+def yaml_head_changed(old: bytes | None, new: bytes | None) -> bool:
+    """Whether something before the first entry differs (nothing there names an op)."""
+    return _head(old) != _head(new)
+
+
+def _entries(data: bytes | None) -> dict[tuple[str, str], str]:
+    text = _without_comments(data, "#")
+    starts = list(_ENTRY.finditer(text))
+    ends = [m.start() for m in starts[1:]] + [len(text)]
+    found: dict[tuple[str, str], str] = {}
+    for match, end in zip(starts, ends, strict=True):
+        key = (match.group(1), match.group(2) or "")
+        found[key] = found.get(key, "") + text[match.start() : end]
+    return found
+
+
+def _head(data: bytes | None) -> str:
+    text = _without_comments(data, "#")
+    first = _ENTRY.search(text)
+    return text[: first.start()] if first else text
+
+
+def code_differs(old: bytes | None, new: bytes | None) -> bool:
+    """Whether more than blank lines, indentation and whole-line ``//`` comments differ."""
+    return _code_lines(old) != _code_lines(new)
+
+
+def kernel_words(old: bytes | None, new: bytes | None) -> tuple[frozenset[str], frozenset[str]]:
+    """Names of the functions (and of what file-level macros register) in which code differs, and the identifiers of the
+    lines that differ: the second says less, since a kernel calls other ops."""
+    functions: set[str] = set()
+    mentioned: set[str] = set()
+    for data, other in ((new, old), (old, new)):
+        gone = Counter(line.strip() for line in _text(other).splitlines())
+        header = ""
+        for line in _text(data).splitlines():
+            plain = line.strip()
+            if _HEADER.match(line):
+                header = line
+            if gone[plain] > 0:
+                gone[plain] -= 1
+            elif plain and not plain.startswith("//"):
+                functions.update(_called(header))
+                mentioned.update(_IDENTIFIER.findall(plain))
+    return frozenset(functions), frozenset(mentioned)
+
+
+def _called(header: str) -> Iterator[str]:
+    """``Tensor logit(const Tensor& self)`` -> logit; ``TORCH_IMPL_FUNC(logit_out)`` -> logit_out."""
+    for match in _CALLED.finditer(header):
+        name, argument = match.groups()
+        if not name.isupper():
+            yield name
+            return
+        if argument:
+            yield argument
+
+
+def _code_lines(data: bytes | None) -> list[str]:
+    lines = (line.strip() for line in _text(data).splitlines())
+    return [line for line in lines if line and not line.startswith("//")]
+
+
+def _without_comments(data: bytes | None, mark: str) -> str:
+    lines = (line.rstrip() for line in _text(data).splitlines() if not line.lstrip().startswith(mark))
+    return "\n".join(line for line in lines if line)
+
+
+def _text(data: bytes | None) -> str:
+    return (data or b"").decode("utf-8", "replace")

@@ -1,0 +1,147 @@
+"""Which op a name means, and which tests draw or call it."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from selector.discover.inventory import Inventory
+from selector.discover.records import DbUse
+from selector.model import OpDatabase, OpEntry, TestId
+
+REFS = "_refs."
+_AFFIXES = re.compile(
+    r"^_+|(_backward|_double_backward|_forward|_out|_outf|_stub|_kernel|_impl|_template|_meta|_cpu|_cuda|_mps|_xpu"
+    r"|_sparse|_sparse_csr|_nested|_quantized|_mkldnn|_symint|_copy_out|_functional|_default|_dispatch|_)+$"
+)
+_CROWD = 300
+"""tests that call an op by name beyond which the call says little about each of them"""
+
+
+@dataclass(frozen=True, slots=True)
+class OpTarget:
+    """An op that a change touches: ``word`` as it is called (``logit``), ``names`` its entries in the op databases."""
+
+    word: str
+    names: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class OpHit:
+    """A test that runs an op: drawn from a list, called, or in the test's name. ``factor`` 0..1: how surely."""
+
+    test: TestId
+    line: int
+    ops: frozenset[str]
+    how: str
+    factor: float
+
+
+class OpIndex:
+    """Looks names up in an op database. Without one every plausible name is an op and lists hold everything."""
+
+    def __init__(self, database: OpDatabase | None) -> None:
+        self.database = database
+        self.lists: frozenset[str] = frozenset()
+        self.by_name: dict[str, list[OpEntry]] = defaultdict(list)
+        self._words: dict[str, set[str]] = defaultdict(set)
+        self._refs: dict[str, set[str]] = defaultdict(set)
+        for entry in database.ops if database is not None else ():
+            self.lists |= frozenset(entry.lists)
+            self.by_name[entry.name].append(entry)
+            last = entry.name.removeprefix(REFS).rpartition(".")[2]
+            for word in {last, entry.aten, *(a.rpartition(".")[2] for a in entry.aliases)} - {""}:
+                self._words[word].add(entry.name)
+            if entry.ref:
+                self._refs[entry.ref].add(entry.name)
+
+    def word(self, name: str) -> OpTarget | None:
+        """The op called ``name`` in Python or C++ (``logit``, ``logit_``, ``logit_out``); None if there is none."""
+        for candidate in dict.fromkeys([name, base_name(name)]):
+            if self.database is None:
+                if len(candidate) > 1:
+                    return OpTarget(candidate, frozenset({candidate, REFS + candidate}))
+            elif candidate in self._words:
+                return OpTarget(candidate, frozenset(self._words[candidate]))
+        return None
+
+    def reference(self, dotted: str) -> frozenset[str]:
+        """Entries of the database whose Python reference is ``torch._refs.x``."""
+        return frozenset(self._refs.get(dotted, ()))
+
+    def entry(self, name: str) -> OpTarget:
+        """The op of an OpInfo entry, by the entry's own name."""
+        return OpTarget(name.removeprefix(REFS).rpartition(".")[2], frozenset({name}))
+
+    def drawn(self, use: DbUse, names: Iterable[str]) -> tuple[frozenset[str], bool]:
+        """Those of the names that ``@ops`` draws, and whether that is known (False: assumed, to be safe)."""
+        found: set[str] = set()
+        sure = self.database is not None and use.sure
+        for name in names:
+            if (use.include is not None and name not in use.include) or name in use.exclude:
+                continue
+            unknown = not use.sure or any(one not in self.lists for one in use.lists)
+            entries = self.by_name.get(name, ())
+            if not entries:
+                # a database that lacks the entry cannot tell: new in this change, or not exported
+                if self.database is None or unknown or (use.include is not None and name in use.include):
+                    found.add(name)
+                    sure = False
+            elif any(set(e.lists) & set(use.lists) for e in entries):
+                found.add(name)
+            elif unknown:
+                found.add(name)
+                sure = False
+        return frozenset(found), sure
+
+    def size(self, use: DbUse) -> int:
+        """How many entries ``@ops`` draws, as far as the database and the literal filters tell; at least 1."""
+        if self.database is None:
+            return len(use.include) if use.include is not None else 1
+        count = 0
+        for entry in self.database.ops:
+            if (use.include is not None and entry.name not in use.include) or entry.name in use.exclude:
+                continue
+            if set(entry.lists) & set(use.lists):
+                count += 1
+        return max(1, count)
+
+    def hits(self, inventory: Inventory, targets: Iterable[OpTarget]) -> Iterator[tuple[OpTarget, OpHit]]:
+        """Every test that draws, calls or is named after one of the ops."""
+        targets = list(targets)
+        words = {t.word: t for t in targets}
+        called: dict[str, list[OpHit]] = defaultdict(list)
+        for test, cls, found in inventory.tests():
+            if found.ops is not None:
+                for target in targets:
+                    ops, sure = self.drawn(found.ops, target.names)
+                    if ops:
+                        source = " + ".join(found.ops.lists) or "its own list"
+                        yield target, OpHit(test, found.line, ops, f"draws it from {source}", 1.0 if sure else 0.5)
+                continue
+            reach = inventory.reach(test.file)
+            record = inventory.files[test.file]
+            parts = set(found.name.split("_"))
+            mentioned = [w for w in words if w in record.mentions]
+            for word in words:
+                if word in parts or (("_" in word) and f"_{word}_" in f"_{found.name}_"):
+                    called[word].append(OpHit(test, found.line, words[word].names, "is named after it", 0.9))
+            if mentioned:
+                keys = reach.test(cls.name, found.name)
+                for word in mentioned:
+                    if any(word in record.symbols[key].attrs for key in keys):
+                        called[word].append(OpHit(test, found.line, words[word].names, "calls it", 0.8))
+        for word, hits in called.items():
+            crowd = min(1.0, _CROWD / len(hits))
+            for hit in hits:
+                factor = hit.factor * (crowd if hit.how == "calls it" else 1.0)
+                yield words[word], OpHit(hit.test, hit.line, hit.ops, hit.how, factor)
+
+
+def base_name(name: str) -> str:
+    """``_softmax_backward_data.out`` -> ``softmax_backward_data``; ``add_`` -> ``add``; ``logit_out`` -> ``logit``."""
+    plain = name.partition(".")[0]
+    stripped = _AFFIXES.sub("", _AFFIXES.sub("", plain))
+    return stripped or plain
