@@ -71,7 +71,8 @@ def send(engine: Engine, settings: Settings, clients: Clients, outbox_id: int, n
         answer = Answer(exc.reply)
     except _Unwanted as exc:
         with engine.begin() as conn:
-            outbox.mark_dropped(conn, row.id, reason=str(exc))
+            if outbox.mark_dropped(conn, row.id, reason=str(exc)):
+                effect.lost(conn, str(exc), now)
         log.info("effect dropped", id=row.id, kind=row.kind, target=row.target, reason=str(exc))
         return
     _record(engine, row, effect, answer, claimed, now + time.monotonic() - begun)
@@ -97,7 +98,7 @@ def _record(engine: Engine, row: Row[Any], effect: _Effect, answer: Answer, clai
             effect.sent(conn, answer, now)
         elif outcome.state == "parked":
             if outbox.mark_parked(conn, row.id, ambiguous=doubt, status=reply.status, error=error):
-                effect.parked(conn, error, now)
+                effect.lost(conn, error, now)
         else:
             outbox.mark_retry(
                 conn,
@@ -141,7 +142,8 @@ class _Effect(Protocol):
     def sent(self, conn: Connection, answer: Answer, now: float) -> None:
         """What our tables learn from it, in the transaction that marks it sent."""
 
-    def parked(self, conn: Connection, error: str, now: float) -> None: ...
+    def lost(self, conn: Connection, error: str, now: float) -> None:
+        """What they learn when it will not be sent."""
 
 
 class _Dispatch:
@@ -189,7 +191,7 @@ class _Dispatch:
     def sent(self, conn: Connection, answer: Answer, now: float) -> None:
         self._move(conn, state="sent")
 
-    def parked(self, conn: Connection, error: str, now: float) -> None:
+    def lost(self, conn: Connection, error: str, now: float) -> None:
         code = "dispatch-not-sent"
         self._move(conn, state="failed", error=error, code=code, closed_at=now, summary=f"not dispatched: {error}")
 
@@ -238,7 +240,7 @@ class _CheckRun:
         if number is not None:
             jobs.set_check_run(conn, self.row.job_id, number)
 
-    def parked(self, conn: Connection, error: str, now: float) -> None:
+    def lost(self, conn: Connection, error: str, now: float) -> None:
         """The row says it; the next effect of the stream tries again."""
 
 
@@ -256,7 +258,7 @@ class _HudRow:
     def sent(self, conn: Connection, answer: Answer, now: float) -> None:
         """Nothing more to learn."""
 
-    def parked(self, conn: Connection, error: str, now: float) -> None:
+    def lost(self, conn: Connection, error: str, now: float) -> None:
         """The row says it."""
 
 
