@@ -89,6 +89,8 @@ class Settings(BaseSettings):
         # a secret pasted with a newline at its end signs nothing right
         if isinstance(value, str):
             return value.strip()
+        if isinstance(value, list):
+            return [item.strip() if isinstance(item, str) else item for item in value]
         return value
 
     @classmethod
