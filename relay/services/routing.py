@@ -51,7 +51,7 @@ def route_delivery(engine: Engine, settings: Settings, delivery_id: str, now: fl
             _apply(conn, settings, row, event, decision, now)
         state, code, reason = _outcome(decisions)
         deliveries.finish(conn, delivery_id, state=state, code=code, reason=reason)
-    log.info("routed", delivery=delivery_id, event=row.event, action=row.action, code=code, reason=reason)
+    log.info("routed", delivery=delivery_id, webhook=row.event, action=row.action, code=code, reason=reason)
 
 
 def _prior_runs(conn: Connection, settings: Settings, event: Event, row: Row[Any]) -> list[Any]:

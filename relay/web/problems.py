@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from relay.errors import RateLimited, RelayError, Unauthorized, Unavailable
+from relay.errors import BodyTooLarge, RateLimited, RelayError, Unauthorized, Unavailable
 from relay.store.ids import new_id
 
 log = structlog.get_logger(__name__)
@@ -66,6 +66,8 @@ async def _relay_error(request: Request, exc: Exception) -> JSONResponse:
     retry_after = known if isinstance(known, int | float) else _RETRY_AFTER.get(type(exc))
     if retry_after is not None:
         headers["Retry-After"] = str(max(1, math.ceil(retry_after)))
+    if isinstance(exc, BodyTooLarge):
+        headers["Connection"] = "close"  # or the server would read the rest only to throw it away
     if isinstance(exc, Unauthorized):
         headers["WWW-Authenticate"] = "Bearer"
     return problem(exc.status, exc.code, exc.message, exc.hint, headers=headers, **extra)
