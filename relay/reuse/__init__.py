@@ -1,0 +1,1 @@
+"""Applies the YAML reuse configs to upstream's own test files at run time. See docs/reuse.md."""

@@ -1,0 +1,219 @@
+"""Narrows what upstream's own parametrizers generate, by looking at the objects they generate it from.
+
+The decorators' objects and the OpInfo objects are shared by all tests of a process: they are copied
+(``copy.copy``), never changed in place.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Iterator
+from types import MethodType
+from typing import Any
+
+import torch
+
+from relay.reuse.policy import TestPolicy
+
+# Upstream runs our test class's file in the middle of importing common_device_type: that module, and what imports it,
+# is imported where it is used.
+
+Generator = Callable[..., Iterator[tuple[Any, str, dict[str, Any], Callable[..., Any]]]]
+
+
+def dtype_name(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def dtype_of(name: str) -> Any:
+    return getattr(torch, name)
+
+
+def narrow(generate: Generator, policy: TestPolicy, why_empty: list[str]) -> Generator:
+    """The same generator without the ops, modules and dtypes that ``policy`` leaves out.
+
+    Understands upstream's ``@ops``, ``@modules``, ``@reparametrize`` and products of them; anything else is returned
+    as it is, and its variants are looked at one by one after generation. Why nothing is left goes to ``why_empty``.
+    """
+    from torch.testing._internal import common_device_type as upstream
+    from torch.testing._internal.common_modules import modules
+    from torch.testing._internal.common_utils import compose_parametrize_fns, reparametrize
+
+    if isinstance(generate, MethodType):
+        owner = generate.__self__
+        if isinstance(owner, upstream.ops):
+            return _ops(owner, policy, why_empty)
+        if isinstance(owner, modules):
+            return _modules(owner, policy, why_empty)
+        if isinstance(owner, reparametrize):
+            adapted = copy.copy(owner)
+            adapted.parametrizer = _Adapter(narrow(owner.parametrizer._parametrize_test, policy, why_empty))
+            return adapted._parametrize_test  # type: ignore[no-any-return]
+        return generate
+    defaults: tuple[Any, ...] = getattr(generate, "__defaults__", None) or ()
+    if getattr(generate, "__name__", "") == "composite_fn" and len(defaults) == 2:
+        old, new = defaults
+        return compose_parametrize_fns(  # type: ignore[no-any-return]
+            narrow(old, policy, why_empty), narrow(new, policy, why_empty)
+        )
+    return generate
+
+
+class _Adapter:
+    def __init__(self, generate: Generator) -> None:
+        self._parametrize_test = generate
+
+
+def _ops(owner: Any, policy: TestPolicy, why_empty: list[str]) -> Generator:
+    from torch.testing._internal import common_device_type as upstream
+
+    def generate(test: Any, generic_cls: Any, device_cls: Any) -> Iterator[Any]:
+        kept = [
+            op for op in owner.op_list if policy.keeps_op(op.name, op.variant_test_name, aten_name(op), composite(op))
+        ]
+        kept += _injected(policy, {op.full_name for op in kept})
+        if not kept:
+            why_empty.append(f"none of the test's {len(owner.op_list)} ops is supported by the device and its configs")
+            return
+        generated = 0
+        for op in kept:
+            part = copy.copy(owner)
+            part.op_list = [op]
+            if part.opinfo_dtypes == upstream.OpDTypes.any_one:
+                _pick_one(part, op, policy, device_cls)
+            seen = set()
+            for made in part._parametrize_test(test, generic_cls, device_cls):
+                dtype = made[2].get("dtype")
+                if dtype is not None and not policy.keeps_dtype(dtype_name(dtype), op.name, op.variant_test_name):
+                    continue
+                seen.add(dtype)
+                generated += 1
+                yield made
+            if None in seen or not _takes_more(owner.opinfo_dtypes):
+                continue
+            extra = policy.included_dtypes(op.name, op.variant_test_name)
+            more = tuple(d for d in map(dtype_of, sorted(extra)) if d not in seen)
+            if more:
+                part = copy.copy(owner)
+                part.op_list, part.opinfo_dtypes, part.allowed_dtypes = [op], more, None
+                generated += len(more)
+                yield from part._parametrize_test(test, generic_cls, device_cls)
+        if not generated:
+            why_empty.append(f"none of the dtypes of its {len(kept)} ops is supported by the device and its configs")
+
+    return generate
+
+
+def aten_name(op: Any) -> str:
+    """The base name of the aten operator behind an OpInfo (``linalg_norm``, ``gelu``), as nearly as OpInfo tells."""
+    told = str(op.aten_name or op.name).removeprefix("_refs.")
+    spellings = (told.replace(".", "_"), told.rpartition(".")[2])
+    return next((name for name in spellings if hasattr(torch.ops.aten, name)), spellings[1])
+
+
+def composite(op: Any) -> bool:
+    """Whether the op runs as other operators on every device: a Python reference, or one torch takes apart itself."""
+    return op.name.startswith("_refs.") or _taken_apart(aten_name(op))
+
+
+@functools.cache
+def _taken_apart(aten: str) -> bool:
+    packet = getattr(torch.ops.aten, aten, None)
+    if packet is None:
+        return True  # no such operator: the function is made of others
+    names = [packet._qualified_op_name + _dotted(overload) for overload in packet.overloads()]
+    # TorchScript's own overloads (aten::add.t, of lists) are unknown to the dispatcher
+    known = [name for name in names if torch._C._dispatch_has_kernel(name)]
+    return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, COMPOSITE) for name in known)
+
+
+COMPOSITE = "CompositeImplicitAutograd"
+
+
+def _dotted(overload: str) -> str:
+    return "" if overload == "default" else f".{overload}"
+
+
+def _takes_more(category: Any) -> bool:
+    """Whether the config may add dtypes: a test of *unsupported* dtypes, or of one, must not get others."""
+    from torch.testing._internal import common_device_type as upstream
+
+    return not isinstance(category, upstream.OpDTypes) or category == upstream.OpDTypes.supported
+
+
+def _pick_one(part: Any, op: Any, policy: TestPolicy, device_cls: Any) -> None:
+    """``any_one`` takes upstream's first choice among the dtypes that are left, not: its first choice or none."""
+    from torch.testing._internal import common_device_type as upstream
+
+    def left(dtypes: Any) -> set[Any]:
+        allowed = dtypes if part.allowed_dtypes is None else set(dtypes) & part.allowed_dtypes
+        return {d for d in allowed if policy.keeps_dtype(dtype_name(d), op.name, op.variant_test_name)}
+
+    forward = left(op.supported_dtypes(device_cls.device_type))
+    both = forward & set(op.supported_backward_dtypes(device_cls.device_type))
+    part.opinfo_dtypes = next(((d,) for d in upstream.ANY_DTYPE_ORDER if d in (both or forward)), ())
+    part.allowed_dtypes = None
+
+
+def _injected(policy: TestPolicy, present: set[str]) -> list[Any]:
+    wanted = policy.injected_ops()
+    if not wanted:
+        return []
+    from torch.testing._internal import common_methods_invocations as database
+
+    from selector.configs import op_names
+
+    missing = wanted - {spelling for full in present for spelling in op_names(full)}
+    return [
+        op
+        for op in (*database.op_db, *database.python_ref_db)
+        if op.full_name not in present and missing & op_names(op.name, op.variant_test_name)
+    ]
+
+
+def _modules(owner: Any, policy: TestPolicy, why_empty: list[str]) -> Generator:
+    def generate(test: Any, generic_cls: Any, device_cls: Any) -> Iterator[Any]:
+        kept = [info for info in owner.module_info_list if policy.keeps_module(info.name)]
+        if not kept:
+            why_empty.append(
+                f"none of the test's {len(owner.module_info_list)} modules is supported by the device and its configs"
+            )
+            return
+        generated = 0
+        for info in kept:
+            part = copy.copy(owner)
+            listed = set(info.supported_dtypes(device_cls.device_type))
+            if owner.allowed_dtypes is not None:
+                listed &= owner.allowed_dtypes
+            names = policy.dtypes(map(dtype_name, listed), info.name)
+            shown = copy.copy(info)
+            shown.supported_dtypes = lambda device_type, names=names: {dtype_of(n) for n in sorted(names)}
+            part.module_info_list, part.allowed_dtypes = [shown], None
+            for made, suffix, kwargs, decorators in part._parametrize_test(test, generic_cls, device_cls):
+                generated += 1
+                yield made, suffix, {**kwargs, "module_info": info}, decorators
+        if not generated:
+            why_empty.append(f"none of the dtypes of its {len(kept)} modules is supported by the device and configs")
+
+    return generate
+
+
+def described(kwargs: dict[str, Any]) -> tuple[str | None, str, tuple[str, ...]]:
+    """(op or module name, op variant, dtype names) of one variant, from the objects it will be called with."""
+    from torch.testing._internal.common_modules import ModuleInfo
+    from torch.testing._internal.opinfo.core import OpInfo
+
+    op: str | None = None
+    op_variant = ""
+    for value in kwargs.values():
+        if isinstance(value, OpInfo):
+            op, op_variant = value.name, value.variant_test_name
+        elif isinstance(value, ModuleInfo):
+            op = value.name
+    dtypes = kwargs.get("dtypes", kwargs.get("dtype"))
+    if isinstance(dtypes, torch.dtype):
+        dtypes = (dtypes,)
+    if not isinstance(dtypes, (tuple, list)) or not all(isinstance(d, torch.dtype) for d in dtypes):
+        dtypes = ()
+    return op, op_variant, tuple(dtype_name(d) for d in dtypes)

@@ -1,0 +1,81 @@
+"""What became of every generated variant: a record a (generated class, method), and a note a test that has none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from selector.model import Mode, TestId
+
+
+@dataclass(frozen=True, slots=True)
+class VariantRecord:
+    """One generated test method, and how the configs want it run.
+
+    ``variant`` is the generated method's name; ``op`` the OpInfo's or ModuleInfo's name, ``op_variant`` its
+    ``variant_test_name``; ``dtype`` torch's name without ``torch.`` (several joined by a comma); ``source`` the
+    governing config line (``upstream.yaml:12``); ``issue`` what the config points to.
+    """
+
+    test: TestId
+    variant: str
+    op: str | None = None
+    op_variant: str = ""
+    dtype: str | None = None
+    mode: Mode = Mode.MANDATORY_SUCCESS
+    listed: bool = False
+    reason: str = ""
+    issue: str = ""
+    source: str = ""
+    cpu_move: tuple[str, ...] = ()
+    no_grad: bool = False
+
+    @property
+    def op_name(self) -> str | None:
+        """The op with its variant (``div.floor_rounding``), as results name it."""
+        return f"{self.op}.{self.op_variant}" if self.op and self.op_variant else self.op
+
+    @property
+    def key(self) -> str:
+        """``file::Class::variant``."""
+        return f"{self.test.file}::{self.test.cls}::{self.variant}"
+
+
+@dataclass(frozen=True, slots=True)
+class Emptied:
+    """A test of which the capability sheet and the configs left no variant, and why."""
+
+    test: TestId
+    reason: str
+
+
+@dataclass(slots=True)
+class Registry:
+    """Records by generated class and method. A class is known by its object: names repeat between files."""
+
+    _records: dict[tuple[type, str], VariantRecord] = field(default_factory=dict)
+    _emptied: dict[TestId, Emptied] = field(default_factory=dict)
+
+    def add(self, cls: type, record: VariantRecord) -> None:
+        self._records[cls, record.variant] = record
+
+    def get(self, cls: type, method: str) -> VariantRecord | None:
+        """The record of a method of a generated class, also when a subclass inherits it."""
+        for base in cls.__mro__:
+            found = self._records.get((base, method))
+            if found is not None:
+                return found
+        return None
+
+    def note_emptied(self, test: TestId, reason: str) -> None:
+        self._emptied.setdefault(test, Emptied(test, reason))
+
+    @property
+    def emptied(self) -> tuple[Emptied, ...]:
+        return tuple(self._emptied.values())
+
+    def __iter__(self) -> Iterator[VariantRecord]:
+        return iter(self._records.values())
+
+    def __len__(self) -> int:
+        return len(self._records)

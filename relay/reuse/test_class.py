@@ -1,0 +1,170 @@
+"""The test class of the device for upstream's ``TORCH_TEST_DEVICES`` hook."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+from unittest import SkipTest
+
+import torch
+
+from relay.reuse import parametrize
+from relay.reuse.policy import Reuse, TestPolicy, active
+from relay.reuse.registry import VariantRecord
+from selector.model import Mode, TestId
+
+
+def make_test_class(base: Any) -> Any:
+    """A class deriving from upstream's ``PrivateUse1TestBase`` whose variants obey the active ``Reuse``."""
+
+    class RelayTestBase(base):  # type: ignore[misc]
+        device_type = "privateuse1"
+        _relay_policy: TestPolicy | None = None
+        _relay_why_empty: list[str] | None = None
+
+        @classmethod
+        def instantiate_test(cls, name: str, test: Any, *, generic_cls: Any = None) -> None:
+            reuse = active()
+            if reuse is None or generic_cls is None:
+                super().instantiate_test(name, test, generic_cls=generic_cls)
+                return
+            policy = reuse.policy(TestId(_file(reuse, generic_cls), generic_cls.__name__, name))
+            why_empty: list[str] = []
+            before = set(vars(cls))
+            cls._relay_policy, cls._relay_why_empty = policy, why_empty
+            try:
+                super().instantiate_test(name, _with_narrowed(test, policy, why_empty), generic_cls=generic_cls)
+            finally:
+                cls._relay_policy = None
+            made = [attr for attr in vars(cls) if attr not in before and not attr.startswith("_relay")]
+            kept = sum(_settle(cls, attr, policy, reuse) for attr in made)
+            if not kept:
+                reuse.registry.note_emptied(
+                    policy.test, "; ".join(why_empty) or "upstream generates no variant of it for this device"
+                )
+
+        @classmethod
+        def _get_dtypes(cls, test: Any) -> Any:
+            dtypes = super()._get_dtypes(test)
+            policy = cls._relay_policy
+            if dtypes is None or policy is None:
+                return dtypes
+            kept = [d for d in dtypes if _keeps(policy, d)]
+            if all(isinstance(d, torch.dtype) for d in dtypes):
+                names = {parametrize.dtype_name(d) for d in kept}
+                kept += [parametrize.dtype_of(n) for n in sorted(policy.included_dtypes() - names)]
+            if not kept:
+                assert cls._relay_why_empty is not None
+                cls._relay_why_empty.append(f"none of its {len(dtypes)} dtypes is supported by the device and configs")
+            return kept
+
+        def _apply_precision_override_for_test(self, test: Any, param_kwargs: Any) -> None:
+            super()._apply_precision_override_for_test(test, param_kwargs)
+            reuse = active()
+            record = reuse.registry.get(type(self), self._testMethodName) if reuse else None
+            if reuse is None or record is None:
+                return
+            wanted = reuse.policy(record.test).precision(record)
+            if wanted is not None:
+                # upstream puts both back after the test
+                if wanted.atol is not None:
+                    self.precision = wanted.atol
+                if wanted.rtol is not None:
+                    self.rel_tol = wanted.rtol
+
+    RelayTestBase.__name__ = "RelayTestBase"
+    return RelayTestBase
+
+
+def _file(reuse: Reuse, cls: Any) -> str:
+    return reuse.file_of(getattr(sys.modules.get(cls.__module__), "__file__", None))
+
+
+def _keeps(policy: TestPolicy, dtypes: Any) -> bool:
+    several = dtypes if isinstance(dtypes, (tuple, list)) else (dtypes,)
+    return all(policy.keeps_dtype(parametrize.dtype_name(d)) for d in several)
+
+
+def _with_narrowed(test: Any, policy: TestPolicy, why_empty: list[str]) -> Any:
+    """The test with a narrowed generator; a new function object, since upstream's may be used by other classes."""
+    generate = getattr(test, "parametrize_fn", None)
+    if generate is None:
+        return test
+    narrowed = parametrize.narrow(generate, policy, why_empty)
+
+    @wraps(test)
+    def same_test(*args: Any, **kwargs: Any) -> Any:
+        return test(*args, **kwargs)
+
+    def generate_from_upstreams(_: Any, generic_cls: Any, device_cls: Any) -> Iterator[Any]:
+        # upstream reads and sets attributes of the function itself (tracked_input, ...): hand it its own
+        return narrowed(test, generic_cls, device_cls)
+
+    same_test.parametrize_fn = generate_from_upstreams  # type: ignore[attr-defined]
+    return same_test
+
+
+def _settle(cls: Any, attr: str, policy: TestPolicy, reuse: Reuse) -> bool:
+    """Records a generated method and binds its mode to it; takes it away when its objects are filtered out."""
+    made = vars(cls)[attr]
+    kwargs: Any = (getattr(made, "__defaults__", None) or ({},))[0]
+    op, op_variant, dtypes = parametrize.described(kwargs if isinstance(kwargs, dict) else {})
+    if not all(policy.keeps_dtype(name, op, op_variant) for name in dtypes):
+        delattr(cls, attr)  # a parametrizer we do not know, such as @parametrize("dtype", ...)
+        return False
+    record = policy.record(attr, op, op_variant, dtypes)
+    reuse.registry.add(cls, record)
+    setattr(cls, attr, bound(made, record))
+    return True
+
+
+def bound(made: Callable[..., Any], record: VariantRecord) -> Callable[..., Any]:
+    """The method under its config: skipped with the reason, without gradients, comparing on the CPU; else as it is."""
+    if record.mode is not Mode.SKIP and not record.no_grad and not record.cpu_move:
+        return made
+
+    @wraps(made)
+    def governed(self: Any) -> Any:
+        if record.mode is Mode.SKIP:
+            raise SkipTest(record.reason or f"skipped by {record.source or 'the config'}")
+        with _moved(self, record.cpu_move):
+            if not record.no_grad:
+                return made(self)
+            with torch.no_grad():
+                return made(self)
+
+    return governed
+
+
+@contextmanager
+def _moved(case: Any, names: tuple[str, ...]) -> Iterator[None]:
+    """Sets the named methods on this instance alone, with their tensor arguments moved to the CPU."""
+    for name in names:
+        method = getattr(case, name, None)
+        if method is not None:
+            setattr(case, name, _on_cpu(method))
+    try:
+        yield
+    finally:
+        for name in names:
+            case.__dict__.pop(name, None)
+
+
+def _on_cpu(method: Callable[..., Any]) -> Callable[..., Any]:
+    def to_cpu(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return value.cpu()
+        if type(value) in (list, tuple):
+            return type(value)(to_cpu(v) for v in value)
+        if type(value) is dict:
+            return {k: to_cpu(v) for k, v in value.items()}
+        return value
+
+    @wraps(method)
+    def moved(*args: Any, **kwargs: Any) -> Any:
+        return method(*map(to_cpu, args), **{k: to_cpu(v) for k, v in kwargs.items()})
+
+    return moved

@@ -1,0 +1,198 @@
+"""One batch in one forked child: turns what the child says, or that it ended or hung, into one outcome a variant."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from relay import device
+from relay.worker import protocol, sandbox
+from relay.worker.outcome import RAW, died
+from relay.worker.spec import Limits
+from selector.model import Mode, Outcome, TestId
+
+if TYPE_CHECKING:
+    from relay.worker.hostproc import HostProcess
+
+KILL_S = 5.0
+"""Seconds in which a host must end a child it is told to end."""
+LOOK_S = 0.25
+"""Seconds between two looks at a child's memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A variant the host announced: what it is, and how the configs want it."""
+
+    test: TestId
+    variant: str
+    op: str | None
+    dtype: str | None
+    mode: Mode
+    reason: str | None
+    source: str | None
+
+    @property
+    def key(self) -> str:
+        return f"{self.test.file}::{self.test.cls}::{self.variant}"
+
+
+def parse_row(value: Any) -> Row:
+    """Reads a row of the host. Raises ProtocolError or ValueError."""
+    if not isinstance(value, dict):
+        raise protocol.ProtocolError("a row that is not an object")
+    variant = protocol.text(value.get("variant"), 1000)
+    if not variant:
+        raise protocol.ProtocolError("a row without a variant")
+    return Row(
+        TestId.parse(str(value.get("test"))),
+        variant,
+        protocol.text(value.get("op"), 200),
+        protocol.text(value.get("dtype"), 200),
+        Mode(str(value.get("mode"))),
+        protocol.text(value.get("reason")),
+        protocol.text(value.get("source")),
+    )
+
+
+class Batch:
+    """Runs ``rows`` in one child until it is through, or ends; every row gets at most one call of ``result``.
+
+    Progress is certain: a run that reports no variant blames its first one.
+    """
+
+    def __init__(
+        self,
+        host: HostProcess,
+        rows: Sequence[Row],
+        limits: Limits,
+        deadline: float,
+        result: Callable[..., None],
+    ) -> None:
+        self._host, self._rows, self._limits, self._deadline, self._result = host, rows, limits, deadline, result
+        self._position = 0
+        self._running = False
+        self._since = time.monotonic()
+        self._log_from = 0
+        self._meter = device.METER.snapshot()
+
+    def run(self) -> None:
+        """Raises HostGone when the host ended; the variant that ran then has its outcome."""
+        from relay.worker.hostproc import HostGone
+
+        host = self._host
+        host.child.drop()  # of the child before: nothing it left may count here
+        self._log_from = self._log_size()
+        host.order(run=[row.key for row in self._rows])
+        pid, status, killed, kill_by = 0, None, "", 0.0
+        looked = time.monotonic()
+        outcome = Outcome.ERROR
+        try:
+            while status is None:
+                host.wait(LOOK_S)
+                try:
+                    if not killed:
+                        self._take_child()
+                    for message in host.host.read():
+                        if message.get("t") == "forked":
+                            pid = int(message["pid"])
+                            self._since = time.monotonic()
+                        elif message.get("t") == "exited":
+                            status = int(message["status"])
+                except (protocol.ProtocolError, ValueError, TypeError, KeyError) as exc:
+                    killed, outcome = f"the test process broke the runner's protocol: {exc}", Outcome.ERROR
+                now = time.monotonic()
+                if status is None and not killed:
+                    killed, outcome = self._overdue(now)
+                    if not killed and now - looked > LOOK_S and pid:
+                        looked = now
+                        resident = sandbox.rss_mb(pid)
+                        allowed = self._limits.memory_mb
+                        if resident > allowed:
+                            killed = f"out of memory: {resident:.0f} MiB resident, the limit is {allowed}"
+                            outcome = Outcome.CRASHED
+                if killed and not kill_by:
+                    host.order(kill=True)
+                    kill_by = now + KILL_S
+                if host.host.closed or (kill_by and now > kill_by and status is None):
+                    raise HostGone(host.last_words())
+        except HostGone as gone:
+            self._blame(outcome if killed else Outcome.CRASHED, killed or str(gone))
+            raise
+        if killed:
+            self._blame(outcome, killed)
+            return
+        try:
+            self._take_child()  # what it said just before it ended
+        except protocol.ProtocolError as exc:
+            self._blame(Outcome.ERROR, f"the test process broke the runner's protocol: {exc}")
+            return
+        if self._running or self._position == 0:
+            why = died(status)
+            if status == -9:
+                why += ", most likely by the kernel for want of memory"
+            self._blame(Outcome.CRASHED, why)
+
+    def _overdue(self, now: float) -> tuple[str, Outcome]:
+        if now - self._since > self._limits.variant_s:
+            return f"no end after {self._limits.variant_s:g} s", Outcome.TIMED_OUT
+        if now > self._deadline:
+            return f"the shard's {self._limits.shard_s:g} s were over", Outcome.TIMED_OUT
+        return "", Outcome.ERROR
+
+    def _take_child(self) -> None:
+        for message in self._host.child.read():
+            if message.get("start") == self._position and not self._running and self._position < len(self._rows):
+                self._running, self._since, self._log_from = True, time.monotonic(), self._log_size()
+            elif message.get("end") == self._position and self._running:
+                self._end(message)
+            else:
+                raise protocol.ProtocolError(f"unexpected {str(message)[:200]}")
+
+    def _end(self, message: dict[str, Any]) -> None:
+        raw, seconds = message.get("raw"), message.get("seconds")
+        if raw not in RAW or not isinstance(seconds, (int, float)) or not 0 <= seconds < 1e6:
+            raise protocol.ProtocolError("an end without outcome or seconds")
+        failed = raw in ("failed", "error")
+        self._write(
+            str(raw),
+            seconds=round(float(seconds), 6),
+            message=protocol.text(message.get("message")),
+            reason=protocol.text(message.get("reason")),
+            log_tail=self._tail() if failed else None,
+        )
+        self._host.go()
+
+    def _blame(self, outcome: Outcome, why: str) -> None:
+        """The variant that ran (or was to run next) gets the outcome of its process."""
+        if self._position < len(self._rows):
+            seconds = round(time.monotonic() - self._since, 3)
+            self._write(outcome, seconds=seconds, message=protocol.text(why), log_tail=self._tail())
+
+    def _write(self, outcome: Outcome | str, **values: Any) -> None:
+        total = device.METER.snapshot()
+        spent, self._meter = total - self._meter, total
+        self._result(
+            self._rows[self._position],
+            outcome,
+            kernels=max(0, spent.kernels),
+            modelled_us=max(0.0, round(spent.modelled_us, 3)),
+            **values,
+        )
+        self._position += 1
+        self._running = False
+        self._since = time.monotonic()
+        self._log_from = self._log_size()
+
+    def _log_size(self) -> int:
+        try:
+            return (self._host._tmp / "tests.log").stat().st_size
+        except OSError:
+            return 0
+
+    def _tail(self) -> str | None:
+        from relay.worker.hostproc import log_tail
+
+        return log_tail(self._host._tmp / "tests.log", self._log_from)

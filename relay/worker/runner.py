@@ -1,0 +1,282 @@
+"""Runs one shard: ``python -m relay.worker.runner --spec spec.json --tree DIR --out results.jsonl``.
+
+This process is the supervisor. It runs no upstream code and imports no torch; it forks the *host*
+(``relay.worker.host``), which forks a child a batch, and it alone writes outcomes. See docs/runner.md.
+
+Output: one JSON line a variant (docs/worker-api.md) and, last, ``{"report": …}`` or ``{"failed": message}``.
+Exit status: 0 the shard was run, 2 the arguments cannot be used, 3 it could not be run (infrastructure).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from relay import device
+from relay.errors import BadRequest, RelayError
+from relay.worker import overlay, sandbox
+from relay.worker.batch import Batch, Row
+from relay.worker.hostproc import HostGone, HostProcess
+from relay.worker.outcome import moded
+from relay.worker.spec import Shard, read_spec
+from selector.configs import Capability, ConfigSource, ReuseConfigs, load_capability, load_configs
+from selector.errors import SelectorError
+from selector.model import Mode, Outcome, RuntimeKind, TestId
+
+BATCH = 50
+"""Variants a forked child runs: measured, 9 % slower than none, and a crash costs one variant."""
+CAPABILITY = "capability.yaml"
+RESTARTS = 8
+"""Hosts that may die in the middle of running before the shard is given up."""
+
+Emit = Callable[[dict[str, Any]], None]
+
+
+class RunnerError(RelayError):
+    """The worker itself cannot run the shard: infrastructure, never the change's fault."""
+
+    code = "runner-failed"
+
+
+class Runner:
+    """One shard, from its spec to its report."""
+
+    def __init__(self, shard: Shard, tree: Path, tmp: Path, emit: Emit, *, batch: int = BATCH) -> None:
+        self.shard, self.tree, self.tmp = shard, tree.resolve(), tmp
+        self._emit, self._batch = emit, batch
+        self._began = time.monotonic()
+        self._deadline = self._began + shard.limits.shard_s
+        self._reported: set[str] = set()
+        self._errors: dict[str, str] = {}
+        self._matched: set[TestId] = set()
+        self._emptied: dict[str, str] = {}
+        self._collected = 0
+        self._restarts = 0
+        self._timings = {"prepare_s": 0.0, "import_s": 0.0, "collect_s": 0.0, "run_s": 0.0}
+        self._cut_network = False
+        self._site: Path | None = None
+        self._configs: ReuseConfigs | None = None
+        self._capability: Capability | None = None
+
+    def run(self) -> dict[str, Any]:
+        """Runs everything and returns the report. Raises RunnerError when this worker cannot."""
+        before = device.METER.snapshot()
+        self._prepare()
+        for files in self._rounds():
+            self._round(files)
+        spent = device.METER.snapshot() - before
+        broken = set(self._errors)
+        unmatched = [
+            str(test)
+            for test in self.shard.tests
+            if test not in self._matched and str(test) not in self._emptied and test.file not in broken
+        ]
+        return {
+            "collected": self._collected,
+            "errors": [{"file": file, "message": message} for file, message in self._errors.items()],
+            "unmatched": unmatched,
+            "emptied": [{"test": test, "reason": reason} for test, reason in self._emptied.items()],
+            "meter": {
+                "kernels": max(0, spent.kernels),
+                "h2d_bytes": max(0, spent.h2d_bytes),
+                "d2h_bytes": max(0, spent.d2h_bytes),
+                "modelled_us": max(0.0, spent.modelled_us),
+                "fallbacks": max(0, spent.fallbacks),
+            },
+            "timings": {key: round(value, 3) for key, value in self._timings.items()},
+            "isolation": {"network": "none" if self._cut_network else "open", "restarts": self._restarts},
+        }
+
+    # ------------------------------------------------------------------------------------------------------- before
+
+    def _prepare(self) -> None:
+        shard = self.shard
+        try:
+            if shard.configs:
+                texts = dict(shard.configs)
+                if shard.capability:
+                    texts.setdefault(CAPABILITY, shard.capability)  # configs extend it by this name
+                self._configs = load_configs([ConfigSource(name, text) for name, text in texts.items()])
+            if shard.capability:
+                self._capability = load_capability(shard.capability, CAPABILITY)
+        except SelectorError as exc:
+            raise RunnerError(f"the shard's configs cannot be used: {exc}") from exc
+        if not self.tree.is_dir():
+            raise RunnerError(f"there is no tree at {self.tree}")
+        if shard.runtime.kind is RuntimeKind.PR_BUILD:
+            raise RunnerError(
+                "this worker has no build of the change", "plan the shard for the runtime overlay or tests-only"
+            )
+        if shard.runtime.kind is RuntimeKind.OVERLAY:
+            spec = importlib.util.find_spec("torch")
+            if spec is None or not spec.submodule_search_locations:
+                raise RunnerError("torch is not installed", "install the extra `emulator`")
+            installed = Path(next(iter(spec.submodule_search_locations)))
+            self._site = overlay.build(self.tree, shard.runtime.files, installed.parent, self.tmp / "site")
+        self._cut_network = sandbox.network_available()
+        self._timings["prepare_s"] = time.monotonic() - self._began
+
+    def _rounds(self) -> Iterator[list[str]]:
+        """The files, in groups that can be imported into one process: no two of one base name."""
+        left = []
+        for file in self.shard.files:
+            if (self.tree / file).is_file():
+                left.append(file)
+            else:
+                self._errors[file] = "the file is not in the tree"
+        while left:
+            taken: dict[str, str] = {}
+            for file in left:
+                taken.setdefault(Path(file).name, file)
+            left = [file for file in left if file not in taken.values()]
+            yield list(taken.values())
+
+    # ------------------------------------------------------------------------------------------------------ a round
+
+    def _round(self, files: list[str]) -> None:
+        while files and not self._out_of_time(files):
+            host = HostProcess.start(self, tuple(files))
+            try:
+                blamed = self._collect(host)
+                if blamed is not None:
+                    files = [file for file in files if file != blamed]
+                    continue
+                self._run(host)
+                return
+            except HostGone as gone:
+                self._restarts += 1
+                if self._restarts > RESTARTS:
+                    raise RunnerError(f"the test host died {self._restarts} times; the last time: {gone}") from gone
+            finally:
+                host.end()
+                sandbox.end_children()
+
+    def _out_of_time(self, files: list[str]) -> bool:
+        if time.monotonic() < self._deadline:
+            return False
+        for file in files:
+            self._errors.setdefault(file, f"not run to its end: the shard's {self.shard.limits.shard_s:g} s were over")
+        return True
+
+    def _collect(self, host: HostProcess) -> str | None:
+        """Takes the host's list. Returns the file that ended or blocked the host while it was imported, if one did."""
+        began = time.monotonic()
+        outcome = host.collect(self.shard.limits.collect_s, self._deadline)
+        self._timings["import_s"] += outcome.import_s
+        self._timings["collect_s"] += time.monotonic() - began - outcome.import_s
+        self._errors.update(outcome.errors)
+        if outcome.blamed is not None:
+            self._errors[outcome.blamed] = outcome.why
+            return outcome.blamed
+        if outcome.why:
+            raise RunnerError(outcome.why)
+        self._collected += outcome.collected
+        self._matched |= outcome.matched
+        self._emptied.update(outcome.emptied)
+        return None
+
+    def _run(self, host: HostProcess) -> None:
+        began = time.monotonic()
+        try:
+            todo = []
+            for row in host.rows:
+                if row.key in self._reported:
+                    continue
+                if row.mode is Mode.SKIP:
+                    self.result(row, Outcome.SKIPPED, reason=row.reason or f"skipped by {row.source or 'the config'}")
+                else:
+                    todo.append(row)
+            while todo:
+                if self._out_of_time(list(dict.fromkeys(row.test.file for row in todo))):
+                    return
+                Batch(host, todo[: self._batch], self.shard.limits, self._deadline, self.result).run()
+                todo = [row for row in todo if row.key not in self._reported]
+        finally:
+            self._timings["run_s"] += time.monotonic() - began
+
+    def result(self, row: Row, outcome: Outcome | str, **values: Any) -> None:
+        """Writes the one outcome of a variant; ``outcome`` as text is a test process's word and is moded here."""
+        if row.key in self._reported:
+            return
+        self._reported.add(row.key)
+        final = outcome if isinstance(outcome, Outcome) else moded(row.mode, outcome)
+        reason = values.pop("reason", None) or (row.reason if row.mode is not Mode.MANDATORY_SUCCESS else None)
+        self._emit(
+            {
+                "test": str(row.test),
+                "variant": row.variant,
+                "op": row.op,
+                "dtype": row.dtype,
+                "mode": row.mode.value,
+                "outcome": final.value,
+                "reason": reason,
+                "seconds": 0.0,
+                "kernels": None,
+                "modelled_us": None,
+                "message": None,
+                "log_tail": None,
+                **values,
+            }
+        )
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m relay.worker.runner", description="Run one shard.")
+    parser.add_argument("--spec", required=True, help="JSON of the shard, as in a lease")
+    parser.add_argument("--tree", required=True, help="folder that holds the commit's test/ and overlaid files")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--out", help="file the results are written to")
+    where.add_argument("--out-fd", type=int, help="descriptor the results are written to")
+    parser.add_argument("--batch", type=int, default=BATCH, help=f"variants a forked process runs (default {BATCH})")
+    parser.add_argument("--parent", type=int, default=0, help=argparse.SUPPRESS)
+    args = parser.parse_args(argv)
+    if args.parent:
+        sandbox.die_with_parent(args.parent)
+    try:
+        shard = read_spec(Path(args.spec).read_text(encoding="utf-8"))
+        if args.out:
+            fd = os.open(args.out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        else:
+            fd = args.out_fd
+            os.set_inheritable(fd, False)
+    except (OSError, UnicodeDecodeError, BadRequest) as exc:
+        print(f"relay-runner: {exc}", file=sys.stderr)  # noqa: T201
+        return 2
+
+    def emit(line: dict[str, Any]) -> None:
+        data = json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        while data:
+            data = data[os.write(fd, data) :]
+
+    def stop(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    sandbox.adopt_orphans()
+    try:
+        with sandbox.private_tmp() as tmp:
+            os.environ.clear()
+            os.environ.update(sandbox.environment(tmp))
+            sandbox.hide_process()
+            report = Runner(shard, Path(args.tree), tmp, emit, batch=max(1, args.batch)).run()
+            emit({"report": report})
+            return 0
+    except RelayError as exc:
+        emit({"failed": str(exc)})
+        print(f"relay-runner: {exc}", file=sys.stderr)  # noqa: T201
+        return 3
+    finally:
+        sandbox.end_children()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
