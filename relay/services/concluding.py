@@ -17,7 +17,7 @@ from relay.store import plans, results, shards
 from relay.store.db import reading
 from relay.store.schema import dispatch
 from selector.model import Conclusion, Decision, Outcome, RunPlan, Runtime, RuntimeKind, Side, Stage, TestId, Verdict
-from selector.verify import ShardProblem, needs_base, verify
+from selector.verify import ShardProblem, needs_base, report_problems, verify
 from selector.verify.serialise import to_map
 
 log = structlog.get_logger(__name__)
@@ -141,8 +141,7 @@ def _problems(rows: Iterable[Row[Any]]) -> Iterable[ShardProblem]:
     for row in rows:
         if row.state == "failed":
             yield ShardProblem(row.id, Side(row.side), "infrastructure", row.error or "the worker could not run it", "")
-        for error in (row.report or {}).get("errors", ()):
-            yield ShardProblem(row.id, Side(row.side), "collection", error.get("message", ""), error.get("file", ""))
+        yield from report_problems(row.id, Side(row.side), row.report or {})
 
 
 def _run(conn: Connection, dispatch_id: str) -> Row[Any]:

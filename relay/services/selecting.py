@@ -26,10 +26,10 @@ from relay.services.upstream import mirror
 from relay.settings import Settings
 from relay.store import plans, shards, workers
 from relay.store.schema import dispatch
-from selector.discover.cache import DirCache
+from selector.discover.cache import DirectoryCache
 from selector.errors import SelectorError
 from selector.model import OpDatabase, Selection, Side
-from selector.opdb import from_map as read_opdb
+from selector.opdb import from_value
 from selector.pipeline import SelectionRequest
 from selector.pipeline import select as run_selector
 from selector.plan.model import Budget, WorkerOffer
@@ -77,7 +77,7 @@ def _select(engine: Engine, settings: Settings, run: Row[Any], claim: str) -> No
                 opdb=opdb,
                 offers=tuple({WorkerOffer(w.torch, tuple(w.runtimes)) for w in alive}),
                 budget=Budget(settings.budget_minutes * 60, settings.shard_seconds, max(1, len(alive))),
-                cache=DirCache(settings.data_dir / "cache" / "inventory"),
+                cache=DirectoryCache(settings.data_dir / "cache" / "inventory"),
             )
         )
     selection.timings["fetch"] = fetch_s
@@ -173,5 +173,5 @@ def _opdb(conn: Connection, alive: Any) -> OpDatabase | None:
     for w in alive:
         stored = workers.load_opdb(conn, w.torch)
         if stored is not None:
-            return read_opdb(stored)
+            return from_value(stored)
     return None

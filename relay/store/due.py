@@ -39,6 +39,8 @@ def take(conn: Connection, now: float, requeue_s: float, limit: int = 200) -> li
             values: dict[str, Any] = {"due_at": now + wait}
             if table is not schema.outbox:  # there, attempts are sends
                 values["attempts"] = row.attempts + 1
+            if table is schema.dispatch:
+                values["claim"] = None  # it ran out, or the row would not be due: whoever held it may no longer write
             conn.execute(update(table).where(table.c.id == row.id).values(**values))
             work.append(Work(task, str(row.id), queue))
     return work
@@ -49,6 +51,7 @@ def make_all_due(conn: Connection, now: float) -> None:
     and sends keep their backoff."""
     for table in (schema.delivery, schema.shard):
         conn.execute(update(table).where(table.c.due_at.is_not(None)).values(due_at=now, attempts=0))
+    outbox.make_due(conn, now)
     conn.execute(
         update(schema.dispatch)
         .where(schema.dispatch.c.due_at.is_not(None), schema.dispatch.c.claim.is_(None))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import json
 import time
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
@@ -18,8 +17,9 @@ from relay.errors import BadRequest, BodyTooLarge, Forbidden, Unauthorized
 from relay.services import leasing
 from relay.services.upstream import mirror
 from relay.store import workers
+from selector.errors import SelectorError
 from selector.model import Mode, Outcome, TestId
-from selector.opdb import from_map as read_opdb
+from selector.opdb import from_json
 
 router = APIRouter(prefix="/worker")
 MAX_RESULTS_BYTES = 8 * 1024 * 1024
@@ -107,9 +107,9 @@ def hello(body: Hello, request: Request) -> dict[str, Any]:
 async def put_opdb(torch: str, request: Request) -> Response:
     body = await _body(request, MAX_OPDB_BYTES)
     try:
-        read_opdb(json.loads(body))
-    except (ValueError, KeyError, TypeError) as exc:
-        raise BadRequest(f"not an op database: {exc}", "send the output of python -m relay.worker.opdb") from exc
+        from_json(body)
+    except SelectorError as exc:
+        raise BadRequest(exc.message, exc.hint) from exc
     await to_thread.run_sync(_store_opdb, request.app.state.engine, torch, body)
     return Response(status_code=204)
 

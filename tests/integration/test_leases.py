@@ -21,7 +21,7 @@ TEST = "test/test_x.py::TestA::test_b"
 
 @pytest.fixture
 def settings(tmp_path):
-    return Settings(data_dir=tmp_path)
+    return Settings(data_dir=tmp_path, hud_url="http://127.0.0.1:9/hud")
 
 
 @pytest.fixture

@@ -87,7 +87,7 @@ def test_a_run_that_is_over_ends_its_stream_at_once(server: str, world: Any) -> 
 def test_no_stream_of_a_run_that_is_not_there(server: str) -> None:
     answer = httpx2.get(f"{server}/run/none/events")
     assert answer.status_code == 404
-    assert "No run none" in answer.text
+    assert answer.json()["detail"] == "no run none"
 
 
 def test_many_viewers_share_one_look_and_the_server_answers_meanwhile(

@@ -128,8 +128,8 @@ def test_pull_request_shows_the_newest_commit_and_folds_older_ones(client: Any, 
     page, twin = read(client, "/pr/171234"), client.get("/pr/171234.json").json()
 
     assert twin["sentence"] == "This commit breaks torch-spyre/torch-spyre."
-    assert [d["id"] for d in twin["dispatches"]] == [fine, failed]
-    [acme, spyre] = twin["dispatches"]
+    assert [d["id"] for d in twin["dispatches"]] == [failed, fine], "what broke comes first"
+    [spyre, acme] = twin["dispatches"]
     assert spyre["url"] == f"https://relay.example/run/{failed}"
     assert spyre["counts"] == {
         "planned": 44, "left_out": 0, "variants_done": 233, "failing": 3,
@@ -196,9 +196,9 @@ def test_results_are_filtered_and_paged_alike_in_page_and_twin(client: Any, worl
     assert "test_reference_numerics_normal_logit" not in table
 
     seen: set[int] = set()
-    for number in range(1, 6):
+    for number in range(1, 11):
         rows = client.get(f"/run/{id}.json?page={number}").json()["results"]
-        assert (rows["pages"], rows["per"]) == (5, 50)
+        assert (rows["pages"], rows["per"]) == (10, 25)
         seen |= {row["id"] for row in rows["rows"]}
     assert len(seen) == 233
     assert f"/run/{id}?page=3#results" in read(client, f"/run/{id}?page=2").links
@@ -212,7 +212,7 @@ def test_results_are_filtered_and_paged_alike_in_page_and_twin(client: Any, worl
         ("outcome=broken", "outcome: 'broken'", "one of passed, failed"),
         ("side=left", "side: 'left'", "one of head, base"),
         ("stage=guess", "stage: 'guess'", "one of discover, triage, plan, verify"),
-        ("page=9", "no page 9 of the results", "the last page is 5"),
+        ("page=19", "no page 19 of the results", "the last page is 10"),
         ("per=5000", "per: 5000", "give 1 to 200"),
         ("page=x", "page: ", "correct it in the address"),
     ],
