@@ -47,10 +47,10 @@ def from_json(text: str | bytes) -> OpDatabase:
         value = json.loads(text)
     except (ValueError, RecursionError) as exc:
         raise OpDatabaseError(f"the op database is not JSON: {exc}", _HINT) from exc
-    return from_map(value)
+    return from_value(value)
 
 
-def from_map(value: object) -> OpDatabase:
+def from_value(value: object) -> OpDatabase:
     """The same from a parsed JSON value."""
     if not isinstance(value, Mapping):
         raise OpDatabaseError("the op database is not a JSON object", _HINT)
