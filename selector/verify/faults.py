@@ -16,10 +16,8 @@ _FAULTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("no-space", r"no space left on device|\bENOSPC\b|disk quota exceeded"),
         ("network", r"connection refused|temporary failure in name resolution|name or service not known"),
         ("network", r"network is unreachable|no route to host|\bECONNREFUSED\b"),
-        (
-            "compiler",
-            rf"(?<![\w+]){_TOOLS}['\"]?:? (?:command )?not found|no working c\+\+ compiler|InvalidCxxCompiler",
-        ),
+        ("compiler", rf"(?<![\w+]){_TOOLS}['\"]?:? (?:command )?not found"),
+        ("compiler", r"no working c\+\+ compiler|InvalidCxxCompiler"),
         ("compiler", rf"no such file or directory: ['\"](?:[\w./-]*/)?{_TOOLS}['\"]"),
         ("compiler", r"(?:c\+\+|cxx) compiler (?:was )?not found|ninja is required to load"),
         ("library", r"cannot open shared object file"),

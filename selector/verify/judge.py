@@ -23,7 +23,6 @@ class Judged:
     code: str
     counts: bool
     reason: str
-    evidence_outcome: str = ""
 
 
 def fails(result: VariantResult) -> bool:
@@ -99,11 +98,11 @@ class Judge:
         if before is not None:
             reason = f"was not executed on the base ({before.outcome.value}), so there is nothing to compare with"
             return self._judged(result, "unconfirmed", "verify-unconfirmed", False, reason)
-        if self.base_ran and test.file in self.base_broken and test.file not in self.base_files:
-            if NEW_CODES.isdisjoint(codes):
-                reason = "the test's file cannot be imported on the base, so there is nothing to compare with"
-                return self._judged(result, "unconfirmed", "verify-unconfirmed", False, reason)
-        if self.base_ran and (not NEW_CODES.isdisjoint(codes) or str(test) in self.base_missing):
+        new = not NEW_CODES.isdisjoint(codes)
+        if test.file in self.base_broken and test.file not in self.base_files and not new:
+            reason = "the test's file cannot be imported on the base, so there is nothing to compare with"
+            return self._judged(result, "unconfirmed", "verify-unconfirmed", False, reason)
+        if self.base_ran and (new or str(test) in self.base_missing):
             reason = "the test is new in this change and fails; the base ran and does not have it"
             return self._judged(result, "unconfirmed", "verify-new-test-fails", True, reason)
         if self.base_ran and test in self.base_tests:

@@ -176,13 +176,15 @@ def _also(facts: Facts, skip: str) -> str:
     open_ = facts.of("verify-unconfirmed")
     if open_ and skip != "verify-unconfirmed":
         clauses.append(f"{_tests(open_)} not confirmed")
-    if facts.not_exercised and skip not in ("verify-not-exercised",):
+    if facts.not_exercised and skip != "verify-not-exercised":
         clauses.append(f"{count(len(facts.not_exercised), 'changed file')} not exercised")
     if facts.partial and skip != "verify-partial":
         clauses.append(f"{count(facts.left_out, 'test')} left out for the budget")
     unproven = facts.counts.get("unproven", 0)
     if unproven and skip != "verify-nothing-ran":
-        clauses.append(
-            f"{count(unproven, 'variant')} skipped themselves" if unproven > 1 else "1 variant skipped itself"
-        )
+        itself = "themselves" if unproven > 1 else "itself"
+        clauses.append(f"{count(unproven, 'variant')} skipped {itself}")
+    idle = facts.counts.get("unengaged", 0)
+    if idle and facts.counts.get("engaged") and skip != "failure":
+        clauses.append(f"{count(idle, 'variant')} never touched the device")
     return f". {'; '.join(clauses)}" if clauses else ""

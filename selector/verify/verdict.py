@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 from selector.model import (
-    Conclusion,
     Decision,
     Evidence,
     Mode,
@@ -204,14 +203,10 @@ def _warnings(
         elif p.kind == "emptied" and p.side is Side.HEAD:
             out.append(f"{name} has no variant for this device: {message}")
     named = {p.file for p in problems if p.kind == "unmatched"}
-    out += [
-        f"{clean(str(t), NAME)} was planned, and nothing was reported about it" for t in missing if str(t) not in named
-    ]
+    silent = [t for t in missing if str(t) not in named]
+    out += [f"{clean(str(t), NAME)} was planned, and nothing was reported about it" for t in silent]
     if plan.partial:
         out.append(f"{count(len(plan.left_out), 'relevant test')} left out for the budget")
     if not base and any(j.code == "verify-unconfirmed" for j in judged):
         out.append("the failures were not compared with the base")
     return tuple(dict.fromkeys(out))
-
-
-__all__ = ["Conclusion", "verify"]
