@@ -44,15 +44,20 @@ class CheckOutput:
 
 def inert(text: str, limit: int = CELL_LIMIT) -> str:
     """Foreign text for one line or cell of Markdown: shown as it is, with no effect."""
-    flat = _SPACE.sub(" ", text.encode("utf-8", "replace").decode("utf-8")).strip()
+    flat = _flat(text)
     if len(flat) > limit:
         flat = flat[: limit - 1].rstrip() + "…"
     return _LIVE.sub(lambda found: found.group() + BREAK, flat).translate(_MARKDOWN)
 
 
+def _flat(text: str) -> str:
+    # lone surrogates, which a test's message can contain, cannot be sent as UTF-8
+    return _SPACE.sub(" ", text.encode("utf-8", "replace").decode("utf-8")).strip()
+
+
 def render(verdict: Verdict, run_url: str) -> CheckOutput:
     """The output for ``verdict``; ``run_url`` is our own page about the run."""
-    title = _SPACE.sub(" ", verdict.sentence).strip() or verdict.conclusion.value
+    title = _flat(verdict.sentence) or verdict.conclusion.value
     if len(title) > TITLE_LIMIT:
         title = title[: TITLE_LIMIT - 1].rstrip() + "…"
     counts = ", ".join(f"{number} {inert(name.replace('_', ' '))}" for name, number in verdict.counts.items() if number)
