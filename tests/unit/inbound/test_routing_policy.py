@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -134,3 +136,16 @@ def test_other_actions_say_why():
     (decision,) = route(replace(PR, action="edited"), ALLOWLIST, ())
     assert (decision.action, decision.code) == ("ignore", "action-ignored")
     assert "edited" in decision.reason
+
+
+def test_every_code_of_the_webhook_and_of_routing_is_documented():
+    root = Path(__file__).parents[3]
+    text = (root / "docs" / "reason-codes.md").read_text()
+    codes = set()
+    for module in ("events.py", "policy.py"):
+        for node in ast.walk(ast.parse((root / "relay" / "domain" / module).read_text())):
+            named = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+            if named and node.func.id in ("Interest", "RouteDecision"):
+                codes.add(node.args[1].value)
+    assert len(codes) > 15
+    assert sorted(code for code in codes if f"| `{code}` |" not in text) == []
