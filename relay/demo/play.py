@@ -22,7 +22,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 import relay
 from relay.demo import report
-from relay.demo.children import ChildProcess, start
+from relay.demo.children import ChildProcess, start, tail
 from relay.demo.report import GITHUB_REPO, UPSTREAM_REPO, WORKERS_REPO, Facts
 from relay.demo.upstream import DemoError, DemoUpstream, build
 from relay.demo.webhook import opened_event, pull_request
@@ -171,9 +171,8 @@ class Demo:
             "RELAY_GITHUB_PRIVATE_KEY": Path(said["pem"]).read_text(),
             "RELAY_HUD_BOT_KEY": self.hud_key,
         }
-        child = start(
-            "relay", [sys.executable, "-m", "relay.cli", "up", "--config", str(config)], env, self.folder / "logs"
-        )
+        command = [sys.executable, "-m", "relay.cli", "up", "--config", str(config)]
+        child = start("relay-up", command, env, self.folder / "logs")
         self.children.append(child)
         with self.console.status("starting the relay: broker, web, pump, workers"):
             self.url = child.wait_ready(READY_S)["url"]
@@ -261,9 +260,10 @@ class Demo:
         self.console.print("\nNot as it must be:", style="bold red")
         for line in wrong:
             self.console.print(f"  - {line}", markup=False)
-        self.console.print(
-            f"Logs: {self.folder / 'logs'}; calls to the local GitHub: {self.folder / 'github/calls.jsonl'}"
-        )
+        for name, lines in troubled(self.folder / "logs"):
+            self.console.print(f"\n{name}:", style="bold")
+            self.console.print(lines, markup=False)
+        self.console.print(f"\nLogs: {self.folder / 'logs'}; calls to GitHub: {self.folder / 'github/calls.jsonl'}")
 
 
 def _show(bar: Progress, task: TaskID, facts: Facts) -> None:
@@ -282,6 +282,14 @@ def _json(answer: httpx2.Response) -> Any:
     if not answer.is_success:
         raise DemoError(f"{answer.request.url} answered {answer.status_code}: {answer.text[:300]}")
     return answer.json()
+
+
+def troubled(logs: Path) -> Iterator[tuple[str, str]]:
+    """The logs that speak of trouble, each with its last lines."""
+    for log in sorted(logs.glob("*.log")):
+        text = log.read_text(errors="replace")
+        if any(word in text for word in ("Traceback", '"level": "error"', '"level": "warning"', "No module named")):
+            yield log.name, tail(log, 8)
 
 
 def _configs() -> Path:
