@@ -21,7 +21,7 @@ from relay.store.views_parts import (
 )
 from selector.model import Outcome, Side, Stage
 
-PER_PAGE = 50
+PER_PAGE = 25
 MAX_PER_PAGE = 200
 LOG_SHOWN = 8000
 """Characters of a log tail that a page carries; the rest is cut from its front."""
@@ -121,7 +121,7 @@ def group_causes(causes: list[dict[str, Any]]) -> list[dict[str, Any]]:
         _once(group["why_selected"], cause.get("why_selected"))
         for code in cause.get("codes") or ():
             _once(group["codes"], code)
-        test = test_text(cause["test"])
+        test = cause["test"]
         shown = group["tests"].setdefault(test, {"test": test, "variants": 0, "keys": []})
         shown["variants"] += 1
         if len(shown["keys"]) < VARIANTS_OF_CAUSE:
@@ -132,11 +132,6 @@ def group_causes(causes: list[dict[str, Any]]) -> list[dict[str, Any]]:
         group["tests"] = tests[:ROWS_OF_LIST]
     order = {kind: place for place, kind in enumerate(KIND_ORDER)}
     return sorted(groups.values(), key=lambda g: (order.get(g["kind"], len(order)), -g["variants"], g["message"]))
-
-
-def test_text(test: Any) -> str:
-    """``file::Class::method`` of a stored test id, which is that text or the TestId as a map."""
-    return test if isinstance(test, str) else f"{test['file']}::{test['cls']}::{test['method']}"
 
 
 def _once(items: list[str], item: str | None) -> None:

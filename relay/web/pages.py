@@ -22,7 +22,7 @@ from relay.web.pages_headers import add_security_headers
 from relay.web.pages_render import render
 from relay.web.pages_stages import progress, shard_progress, stages
 from relay.web.pages_static import mount_static
-from relay.web.pages_text import pr_sentence, run_sentence, status_notes, status_sentence, test_href
+from relay.web.pages_text import bad_first, pr_sentence, run_sentence, status_notes, status_sentence, test_href
 
 __all__ = ["add_security_headers", "error_page", "mount_static", "router"]
 
@@ -103,6 +103,7 @@ def pr_data(request: Request, number: str, upstream: str | None) -> Map:
     for dispatch in found["dispatches"]:
         dispatch["sentence"] = run_sentence(dispatch, dispatch["counts"], dispatch["jobs"])
         dispatch["progress"] = progress(dispatch["shards"])
+    found["dispatches"] = bad_first(found["dispatches"])
     return {"sentence": pr_sentence(found["dispatches"]), **found}
 
 

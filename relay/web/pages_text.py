@@ -48,6 +48,7 @@ CHIPS: dict[str, tuple[str, str, str]] = {
     "due": ("live", "●", "waiting"),
     "parked": ("bad", "!", "parked"),
     "dropped": ("mute", "–", "dropped"),
+    "told": ("good", "✓", "sent"),  # of an effect; a dispatch that is sent still waits for its answer
     # kinds of failures
     "regression": ("bad", "✕", "regression"),
     "unconfirmed": ("warn", "?", "unconfirmed"),
@@ -161,9 +162,9 @@ def run_sentence(run: Map, counts: Map, jobs: list[Map]) -> str:
         return "Selecting the tests that this change can break."
     if state == "running" and run["executor"] == "workers":
         done = plural(counts["variants_done"], "variant") + " done"
-        planned = f" of {plural(counts['planned'], 'planned test')}" if counts["planned"] is not None else ""
+        planned = f" {plural(counts['planned'], 'test')}" if counts["planned"] is not None else ""
         bad = f"{plural(failing, 'failure')} so far" if failing else "no failure so far"
-        return f"Running: {done}{planned}, {bad}."
+        return f"Running{planned}: {done}, {bad}."
     if state == "confirming":
         return f"Running {plural(failing, 'failing variant')} again on the base commit, to tell old failures from new."
     if state == "verifying":
@@ -180,6 +181,14 @@ def run_sentence(run: Map, counts: Map, jobs: list[Map]) -> str:
             ", failing: " + ", ".join(bad_jobs[:3]) + (f" and {len(bad_jobs) - 3} more" if len(bad_jobs) > 3 else "")
         )
     return f"{run['downstream']}: {told}."
+
+
+ORDER = {"failure": 0, "failed": 1, "neutral": 3, "success": 4, "superseded": 5}
+
+
+def bad_first(dispatches: list[Map]) -> list[Map]:
+    """What needs eyes first: failures, what is still open, neutral, success; superseded ones at the end."""
+    return sorted(dispatches, key=lambda d: ORDER.get(standing(d), 2))
 
 
 def pr_sentence(dispatches: list[Map]) -> str:

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 import uvicorn
-from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlalchemy import Engine, insert, update
 
 from relay.settings import Settings
 from relay.store.db import migrate, open_engine
 from relay.store.schema import decision, delivery, dispatch, job, outbox, plan, result, shard, worker
-from relay.web import live, ops, pages, problems
+from relay.web.app import create_app
 from selector.model import Cause, Conclusion, NotExercised, Outcome, TestId, Verdict
+from selector.verify.serialise import to_map
 
 HEAD = "5f1d9c0a77be0b6a4e3f2d1c0b9a88776655aa01"
 OLD = "00aa11bb22cc33dd44ee55ff66778899aabbccdd"
@@ -201,7 +201,7 @@ class World:
             conclusion="failure",
             code="regressions",
             summary=verdict.sentence,
-            verdict=asdict(verdict),
+            verdict=to_map(verdict),
             selected_at=self.now - 82,
             started_at=self.now - 80,
             ran_at=self.now - 20,
@@ -249,18 +249,6 @@ class World:
         return id, shards
 
 
-def application(engine: Engine, settings: Settings) -> FastAPI:
-    """The web process as far as the pages go, without the routes that take events and results."""
-    app = FastAPI()
-    app.state.engine, app.state.settings = engine, settings
-    problems.install(app)
-    pages.add_security_headers(app)
-    for module in (ops, live, pages):
-        app.include_router(module.router)
-    pages.mount_static(app)
-    return app
-
-
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     return Settings(data_dir=tmp_path, public_url="https://relay.example")
@@ -276,7 +264,7 @@ def world(settings: Settings) -> Iterator[World]:
 
 @pytest.fixture
 def client(world: World, settings: Settings) -> Iterator[TestClient]:
-    with TestClient(application(world.engine, settings), base_url="https://relay.example") as client:
+    with TestClient(create_app(settings), base_url="https://relay.example") as client:
         yield client
 
 
@@ -284,7 +272,7 @@ def client(world: World, settings: Settings) -> Iterator[TestClient]:
 def server(world: World, settings: Settings) -> Iterator[str]:
     """The address of the application behind a real server: streams need one."""
     config = uvicorn.Config(
-        application(world.engine, settings), port=0, log_level="warning", timeout_graceful_shutdown=1, lifespan="off"
+        create_app(settings), port=0, log_level="warning", timeout_graceful_shutdown=1, lifespan="off"
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)

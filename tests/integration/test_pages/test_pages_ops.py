@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 
 def test_process_is_up_without_asking_the_database(client: Any, world: Any) -> None:
-    world.engine.dispose()
+    client.app.state.engine.dispose()
     assert client.get("/healthz").json() == {"status": "ok"}
     assert client.head("/healthz").status_code == 200
 
@@ -24,7 +24,7 @@ def test_ready_once_the_database_has_this_release_schema(client: Any, world: Any
 
 
 def test_not_ready_when_the_database_is_gone(client: Any, world: Any, settings: Any) -> None:
-    world.engine.dispose()
+    client.app.state.engine.dispose()
     for path in settings.data_dir.glob("relay.sqlite3*"):
         path.unlink()
     settings.data_dir.joinpath("relay.sqlite3").mkdir()

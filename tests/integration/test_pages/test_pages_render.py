@@ -361,7 +361,7 @@ def test_a_run_of_many_results_reads_only_what_it_shows(client: Any, world: Any)
         world.results(id, shards[1], LOGIT, "passed", 500, log_tail="x" * 50)
     world.results(id, shards[1], LOGIT, "failed", 1, log_tail="y" * 100_000)
     fetched: list[str] = []
-    event.listen(world.engine, "before_cursor_execute", lambda *a: fetched.append(a[2]))
+    event.listen(client.app.state.engine, "before_cursor_execute", lambda *a: fetched.append(a[2]))
     answer = client.get(f"/run/{id}")
     assert "10,162 variants" in Reader(answer.text).text
     assert len(answer.content) < 150_000
