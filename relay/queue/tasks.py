@@ -27,21 +27,20 @@ def register(app: Celery, engine: Engine, settings: Settings) -> None:
     """Adds the tasks to ``app``, bound to one database and one set of clients."""
     clients = sending.make_clients(settings)
 
-    @app.task(name="relay.route")
     def route(delivery_id: str) -> None:
         routing.route_delivery(engine, settings, delivery_id, time.time())
 
-    @app.task(name="relay.select")
     def select(dispatch_id: str) -> None:
         selecting.select_dispatch(engine, settings, dispatch_id)
 
-    @app.task(name="relay.conclude")
     def conclude(dispatch_id: str) -> None:
         concluding.conclude(engine, settings, dispatch_id, time.time())
 
-    @app.task(name="relay.send")
     def send(outbox_id: str) -> None:
         sending.send(engine, settings, clients, int(outbox_id), time.time())
+
+    for task in (route, select, conclude, send):
+        app.task(name=f"relay.{task.__name__}")(task)
 
 
 def main() -> None:
