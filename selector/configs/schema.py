@@ -101,7 +101,7 @@ def _later(doc: Document, node: Node) -> None:
     if not isinstance(node, MappingNode):
         return
     for key, _ in node.value:
-        if key.value in _LATER:
+        if str(key.value) in _LATER:
             hint = "take it out; entries apply to every device of this config"
             doc.problem(key, "config-not-supported", f"{key.value!r} is not supported yet", hint, lenient=True)
 
@@ -170,7 +170,7 @@ def _named(doc: Document, node: Node, what: str, more: tuple[str, ...]) -> tuple
 
 def _hint_misplaced(doc: Document, node: MappingNode, what: str) -> None:
     """``kwargs`` one level too high was dropped without a word by the older tool, 738 times in real configs."""
-    keys = {key.value: key for key, _ in node.value}
+    keys = {str(key.value): key for key, _ in node.value}  # a key may be a list; fields() complains about it
     if "kwargs" in keys and "sample_inputs_func" in keys:
         hint = "move it into sample_inputs_func, beside args"
         message = f"'kwargs' of {what} has no effect here"
