@@ -91,6 +91,7 @@ def network_available() -> bool:
     """Whether a child can be cut off from the network, tried in a child."""
     pid = os.fork()
     if pid == 0:
+        hide_process(False)  # the maps of a new namespace are written through /proc/self
         os._exit(0 if leave_network() else 1)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
@@ -137,7 +138,7 @@ def environment(tmp: Path, extra: Mapping[str, str] | None = None) -> dict[str, 
 @contextmanager
 def private_tmp(prefix: str = "relay-shard-", parent: Path | None = None) -> Iterator[Path]:
     """A folder only this user can enter, removed afterwards whatever lies in it."""
-    tmp = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    tmp = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=parent))
     try:
         yield tmp
     finally:
@@ -157,6 +158,14 @@ def remove_tree(path: Path) -> None:
 
     if path.exists():
         shutil.rmtree(path, onerror=writable)
+
+
+def sweep(folder: Path, prefix: str) -> None:
+    """Removes the folders ``<prefix><pid>-…`` of processes that are gone: killed before they could tidy up."""
+    for left in folder.glob(f"{prefix}*"):
+        pid = left.name[len(prefix) :].partition("-")[0]
+        if pid.isdecimal() and not os.path.exists(f"/proc/{pid}"):
+            remove_tree(left)
 
 
 def make_read_only(root: Path) -> None:

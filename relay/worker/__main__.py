@@ -1,0 +1,55 @@
+"""Starts an emulator worker: ``python -m relay.worker``. Does not import torch: the runners it starts do."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from relay import logs
+from relay.errors import SettingsError
+from relay.worker import config as worker_config
+from relay.worker import greeting, sandbox
+
+OPTIONS = {
+    "broker": ("RELAY_BROKER_URL", "Celery broker URL"),
+    "url": ("RELAY_URL", "URL of the relay"),
+    "name": ("RELAY_WORKER_NAME", "name the relay knows this worker by"),
+    "device": ("RELAY_WORKER_DEVICE", "device it emulates (default spyre)"),
+    "queue": ("RELAY_WORKER_QUEUE", "queue it takes shards from (default shards.<device>)"),
+    "dir": ("RELAY_WORKER_DIR", "folder for trees and the op database"),
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m relay.worker",
+        description="An emulator worker. The worker key comes from RELAY_WORKER_KEY only: arguments can be seen.",
+    )
+    for option, (variable, text) in OPTIONS.items():
+        parser.add_argument(f"--{option}", help=f"{text} [{variable}]")
+    args = parser.parse_args(argv)
+    given = {variable: getattr(args, option) for option, (variable, _) in OPTIONS.items() if getattr(args, option)}
+    try:
+        config = worker_config.from_environment({**os.environ, **given})
+        greeting.torch_version()
+    except SettingsError as exc:
+        print(f"relay worker: {exc}", file=sys.stderr)  # noqa: T201
+        return 2
+    for variable in [name for name in os.environ if name.startswith("RELAY_")]:
+        del os.environ[variable]  # nothing started from here inherits the key
+    sandbox.hide_process()
+    logs.setup()
+
+    from relay.worker.celery_app import make_app
+
+    app = make_app(config)
+    app.worker_main(
+        ["worker", "--pool=solo", f"--queues={config.queue}", f"--hostname={config.name}@%h", "--loglevel=WARNING",
+         "--without-gossip", "--without-mingle", "--without-heartbeat"]
+    )  # fmt: skip
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

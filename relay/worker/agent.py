@@ -1,0 +1,255 @@
+"""Runs one leased shard: lease, tree, runner, results, completion. Holds no credentials but the key and the lease.
+
+Everything may be cut off at any point: a lost lease, a cancelled run or a stopping worker ends the runner; results go
+out any number of times; an unreachable relay is waited for as long as the lease may still be ours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+import relay
+from relay.errors import Conflict, LeaseLost, NotFound, RelayError, Unavailable
+from relay.worker import sandbox
+from relay.worker.client import Client, Refused, patient
+from relay.worker.config import WorkerConfig
+from relay.worker.trees import Trees
+
+log = structlog.get_logger(__name__)
+
+FLUSH_S = 0.25
+FLUSH_LINES = 50
+BUFFERED_LINES = 2000
+"""Results kept while the relay does not answer; then the runner waits, too."""
+END_S = 3.0
+"""Seconds a runner gets to tidy up before it is killed."""
+MAX_LINE = 1 << 20
+
+
+def run_shard(shard_id: str, config: WorkerConfig, stop: threading.Event | None = None) -> None:
+    """Leases and runs a shard. Returns quietly when there is nothing to do (done, taken, lost, cancelled, stopping).
+
+    Raises RelayError only when not even the relay could be told what went wrong.
+    """
+    stop = stop or threading.Event()
+    with Client(config.url, config.key) as client:
+        try:
+            lease = patient(
+                lambda: client.lease(shard_id, config.name),
+                until=time.monotonic() + config.give_up_s,
+                stop=stop.is_set,
+            )
+        except (Conflict, NotFound) as exc:
+            log.info("shard not leased", shard=shard_id, why=exc.message)
+            return
+    with Client(config.url, str(lease["token"])) as client:
+        _Leased(shard_id, lease, config, client, stop).run()
+
+
+class _Leased:
+    """A shard under a lease."""
+
+    def __init__(
+        self, shard_id: str, lease: dict[str, Any], config: WorkerConfig, client: Client, stop: threading.Event
+    ) -> None:
+        self._id, self._lease, self._config, self._client, self._stop = shard_id, lease, config, client, stop
+        self._beat_s = float(lease.get("heartbeat_s") or 3.0)
+        self._over = threading.Event()  # nothing more to send: lost, cancelled, stopping
+        self._cancelled = False
+        self._heard = time.monotonic()
+
+    def run(self) -> None:
+        beats = threading.Thread(target=self._beat, name=f"heartbeat-{self._id}", daemon=True)
+        beats.start()
+        try:
+            self._work()
+        except LeaseLost as exc:
+            log.warning("lease lost", shard=self._id, why=exc.message)
+        except Unavailable as exc:
+            log.error("relay unreachable, shard dropped", shard=self._id, why=exc.message)
+        finally:
+            self._over.set()
+            beats.join(timeout=self._beat_s + 5)
+
+    def _work(self) -> None:
+        shard = self._lease["shard"]
+        try:
+            files = tuple(str(name) for name in shard["runtime"].get("files") or ())
+            trees = Trees(self._config.folder / "trees")
+            tree = trees.get(str(shard["commit"]), files, self._fetch)
+            room = self._config.folder / "tmp"
+            room.mkdir(parents=True, exist_ok=True)
+            sandbox.sweep(room, "relay-shard-")
+            sandbox.sweep(room, "relay-lease-")
+            with sandbox.private_tmp("relay-lease-", room) as tmp:
+                ended = self._runner(tmp, tree)
+        except (LeaseLost, Unavailable):
+            raise
+        except (RelayError, OSError) as exc:
+            ended = {"failed": str(exc)}
+        if self._cancelled:
+            ended = {"failed": "cancelled by the relay"}
+        elif self._over.is_set() or self._stop.is_set():
+            return  # stopping: the lease runs out and another worker goes on where this one was
+        failed = ended.get("failed")
+        status = "done" if failed is None else "failed"
+        report = ended.get("report") or {}
+        self._patiently(lambda: self._client.complete(self._id, status, failed, report))
+        log.info("shard ended", shard=self._id, status=status, error=failed)
+
+    def _patiently(self, call: Any) -> Any:
+        """As long as the lease may be ours: the heartbeat finds out when it is not."""
+        return patient(call, until=self._heard + self._config.give_up_s, stop=lambda: self._stop.is_set() or self._lost)
+
+    @property
+    def _lost(self) -> bool:
+        return self._over.is_set() and not self._cancelled
+
+    def _fetch(self, to: Path, etag: str | None) -> str | None:
+        answer: str | None = self._patiently(lambda: self._client.tree(self._id, to, etag))
+        return answer
+
+    # ---------------------------------------------------------------------------------------------------- heartbeats
+
+    def _beat(self) -> None:
+        with Client(self._config.url, str(self._lease["token"]), timeout=self._beat_s) as client:
+            pause = self._beat_s
+            while not self._over.wait(pause):
+                try:
+                    answer = client.heartbeat(self._id)
+                except Unavailable as exc:
+                    if time.monotonic() - self._heard > self._config.give_up_s:
+                        log.error("no heartbeat for too long", shard=self._id, why=exc.message)
+                        self._over.set()
+                    pause = min(0.5, self._beat_s)  # a relay that comes back must hear of us before it gives us up
+                    continue
+                except RelayError as exc:
+                    log.warning("heartbeat refused", shard=self._id, why=exc.message)
+                    self._over.set()
+                    return
+                self._heard = time.monotonic()
+                pause = self._beat_s
+                if answer.get("cancel"):
+                    self._cancelled = True
+                    self._over.set()
+
+    # -------------------------------------------------------------------------------------------------------- runner
+
+    def _runner(self, tmp: Path, tree: Path) -> dict[str, Any]:
+        """Runs the runner and sends its lines. Returns its last line: ``{"report": …}`` or ``{"failed": …}``."""
+        spec = tmp / "spec.json"
+        spec.write_text(json.dumps({"shard": self._lease["shard"], "done": self._lease.get("done") or []}))
+        read, write = os.pipe()
+        command = [sys.executable, "-m", "relay.worker.runner", "--spec", str(spec), "--tree", str(tree)]
+        command += ["--out-fd", str(write), "--parent", str(os.getpid())]
+        with open(tmp / "runner.log", "wb") as out:
+            process = subprocess.Popen(
+                command,
+                env=_environment(tmp.parent),
+                cwd=tmp,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                pass_fds=[write],
+            )
+        os.close(write)
+        try:
+            last = self._stream(read)
+        finally:
+            os.close(read)
+            _end(process)
+        if last is None:
+            how = f"the runner ended with status {process.returncode}"
+            words = (tmp / "runner.log").read_bytes()[-2000:].decode("utf-8", "replace").strip()
+            last = {"failed": f"{how}: {words}" if words else how}
+        return last
+
+    def _stream(self, fd: int) -> dict[str, Any] | None:
+        """Reads lines until the runner closes the pipe; sends them every FLUSH_S or FLUSH_LINES."""
+        buffer, pending, last = b"", [], None
+        sent_at = time.monotonic()
+        pipe_open = True
+        while pipe_open and not self._over.is_set() and not self._stop.is_set():
+            ready, _, _ = select.select([fd], [], [], FLUSH_S)
+            if ready:
+                chunk = os.read(fd, 1 << 16)
+                pipe_open = bool(chunk)
+                *lines, buffer = (buffer + chunk).split(b"\n")
+                if len(buffer) > MAX_LINE:
+                    raise RelayError(f"the runner wrote a line of more than {MAX_LINE} bytes")
+                for line in lines:
+                    value = json.loads(line)
+                    if "report" in value or "failed" in value:
+                        last = value
+                    else:
+                        pending.append(value)
+            now = time.monotonic()
+            if pending and (len(pending) >= FLUSH_LINES or now - sent_at >= FLUSH_S or not pipe_open):
+                sent_at = now
+                try:
+                    self._send(pending)
+                except Unavailable:
+                    # the relay restarts: keep the lines and go on, until there are too many of them
+                    if len(pending) > BUFFERED_LINES or not pipe_open:
+                        self._patiently(lambda: self._send(pending))
+        return last
+
+    def _send(self, pending: list[dict[str, Any]]) -> None:
+        """Sends and empties ``pending``. A line that the relay does not take becomes an error with the reason."""
+        while pending:
+            lines = pending[:FLUSH_LINES]
+            try:
+                self._client.results(self._id, lines)
+            except Refused as exc:
+                for line in lines:
+                    self._send_one(line, exc)
+            del pending[: len(lines)]
+
+    def _send_one(self, line: dict[str, Any], first: Refused) -> None:
+        try:
+            self._client.results(self._id, [line])
+        except Refused as exc:
+            log.error("result refused", shard=self._id, variant=str(line.get("variant"))[:200], why=exc.message)
+            told = {key: str(line.get(key))[:500] for key in ("test", "variant")}
+            reason = f"the result could not be recorded: {exc.message}"[:2000]
+            self._client.results(
+                self._id, [{**told, "mode": line["mode"], "outcome": "error", "seconds": 0.0, "message": reason}]
+            )
+
+
+def _environment(room: Path) -> dict[str, str]:
+    """The runner's: nothing of ours but what finds the program and the temporary folder."""
+    # the package's folder comes along for a worker that runs from a checkout
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "LANG": "C.UTF-8",
+        "PYTHONPATH": str(Path(next(iter(relay.__path__))).absolute().parent),
+        "TMPDIR": str(room.absolute()),
+    }
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Asks the runner to end, then makes it. Its host and the tests die with it."""
+    if process.poll() is None:
+        # at the end of a shard it is about to leave by itself
+        try:
+            process.wait(timeout=0.5)
+            return
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(timeout=END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -1,0 +1,56 @@
+"""What an emulator worker is told: a handful of environment variables, nothing of the relay's own settings."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from relay.errors import SettingsError
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """``url`` of the relay, ``key`` to enrol and take leases, ``folder`` for trees and the op database.
+
+    ``broker_url`` is only needed to take work from the broker, not to run a shard by its id.
+    """
+
+    url: str
+    key: str = field(repr=False)
+    name: str
+    device: str = "spyre"
+    queue: str = "shards.spyre"
+    broker_url: str = field(default="", repr=False)
+    folder: Path = Path(".relay-worker")
+    give_up_s: float = 120.0
+    """Seconds without an answer of the relay after which a shard is dropped: its lease is long gone by then."""
+
+
+def from_environment(env: Mapping[str, str] | None = None) -> WorkerConfig:
+    """Reads ``RELAY_URL``, ``RELAY_WORKER_KEY``, ``RELAY_BROKER_URL`` and, where given, ``RELAY_WORKER_NAME``,
+    ``RELAY_WORKER_DEVICE``, ``RELAY_WORKER_QUEUE``, ``RELAY_WORKER_DIR``. Raises SettingsError naming what is missing.
+    """
+    env = os.environ if env is None else env
+    values = {}
+    for key, what in (
+        ("RELAY_URL", "the relay's URL"),
+        ("RELAY_WORKER_KEY", "the relay's worker_key"),
+        ("RELAY_BROKER_URL", "the broker's URL"),
+    ):
+        values[key] = env.get(key, "").strip()
+        if not values[key]:
+            raise SettingsError(f"{key} is not set", f"a worker needs {what}; docs/runner.md lists all it is told")
+    device = env.get("RELAY_WORKER_DEVICE", "") or "spyre"
+    return WorkerConfig(
+        url=values["RELAY_URL"].rstrip("/"),
+        key=values["RELAY_WORKER_KEY"],
+        name=env.get("RELAY_WORKER_NAME", "") or f"{device}-{socket.gethostname()}-{os.getpid()}",
+        device=device,
+        queue=env.get("RELAY_WORKER_QUEUE", "") or f"shards.{device}",
+        broker_url=values["RELAY_BROKER_URL"],
+        folder=Path(env.get("RELAY_WORKER_DIR", "") or Path(tempfile.gettempdir()) / f"relay-worker-{os.getuid()}"),
+    )

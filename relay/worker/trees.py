@@ -1,0 +1,80 @@
+"""A worker's cache of upstream trees: read-only folders, one a commit and set of overlaid files, a few of them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+from relay.errors import RelayError
+from relay.worker import sandbox
+
+KEEP = 4
+MEMBERS = 200_000
+UNPACKED_BYTES = 4 << 30
+
+
+class TreeUnusable(RelayError):
+    """A packed tree that cannot be unpacked, or holds what a tree must not."""
+
+    code = "tree-unusable"
+    status = 502
+
+
+class Trees:
+    """The folder of one worker process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        sandbox.sweep(folder, "new-")
+
+    def get(self, commit: str, files: tuple[str, ...], fetch: Callable[[Path, str | None], str | None]) -> Path:
+        """The tree of a commit; ``fetch(path, etag)`` downloads it, or answers None: the cached one is right."""
+        digest = hashlib.sha256("\n".join((commit, *sorted(files))).encode()).hexdigest()[:24]
+        place = self._folder / digest
+        cached = place.is_dir()
+        with sandbox.private_tmp("new-", self._folder) as tmp:
+            packed = tmp / "tree.tar.gz"
+            etag = fetch(packed, f'"{commit}"' if cached else None)
+            if etag is None:
+                if not cached:
+                    raise TreeUnusable(f"the relay sent no tree of {commit}")
+                os.utime(place)
+                return place
+            fresh = tmp / "tree"
+            _unpack(packed, fresh)
+            sandbox.make_read_only(fresh)
+            if cached:
+                sandbox.remove_tree(place)
+            fresh.chmod(0o755)  # a read-only folder cannot be renamed into another one
+            fresh.rename(place)
+            place.chmod(0o555)
+        self._evict(place)
+        return place
+
+    def _evict(self, spare: Path) -> None:
+        trees = sorted(
+            (p for p in self._folder.iterdir() if p.is_dir() and not p.name.startswith("new-") and p != spare),
+            key=lambda p: p.stat().st_mtime,
+            reverse=True,
+        )
+        for old in trees[KEEP - 1 :]:
+            sandbox.remove_tree(old)
+
+
+def _unpack(packed: Path, to: Path) -> None:
+    to.mkdir()
+    try:
+        with tarfile.open(packed, "r:gz") as tar:
+            size = 0
+            for members, member in enumerate(tar, 1):
+                size += max(0, member.size)
+                if members > MEMBERS or size > UNPACKED_BYTES:
+                    raise TreeUnusable(f"the tree has more than {MEMBERS} files or {UNPACKED_BYTES} bytes")
+                # the filter refuses absolute names, names and links that lead outside, devices
+                tar.extract(member, to, filter="data")
+    except (tarfile.TarError, EOFError, OSError, UnicodeError) as exc:
+        raise TreeUnusable(f"the tree cannot be unpacked: {exc}") from exc
