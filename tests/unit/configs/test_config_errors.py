@@ -54,7 +54,14 @@ BAD = [
     ("until", TEST + "          until: soon\n", 6, 18, "config-until", "2.14"),
     ("syntax", HEAD + "      tests: [\n", 5, 1, "config-yaml", "not valid YAML"),
     ("empty", "", 1, 1, "config-empty", "test_suite_config"),
-    ("a list for a key", TEST + "          edits: {ops: {exclude: [{[a]: b}]}}\n", 6, 37, "config-type", "a word"),
+    (
+        "a list for a key",
+        TEST + "          edits: {ops: {exclude: [{name: x, [a]: b}]}}\n",
+        6,
+        45,
+        "config-type",
+        "a word",
+    ),
     ("a list", "- a\n", 1, 1, "config-type", "test_suite_config"),
     ("itself", "test_suite_config: &a\n  files: [*a]\n", 1, 20, "config-yaml", "itself"),
     (
