@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import posixpath
 import re
 
@@ -15,6 +14,10 @@ from selector.discover.reach import Reach
 from selector.discover.records import MODULE
 from selector.model import Change, Evidence, FileChange
 
+_REGISTERED = re.compile(
+    r"^@register_decomposition\((?P<args>[^@]*?)\)\n(?:@[^\n]*\n(?:[ )][^\n]*\n)*)*def (?P<function>\w+)", re.MULTILINE
+)
+_ATEN = re.compile(r"\baten\.(\w+)")
 _WORD = re.compile(r"[A-Za-z_][\w.]*")
 # fmt: off
 _ENGLISH = frozenset((
@@ -41,10 +44,12 @@ def python_ops(change: PythonChange, findings: Findings, index: OpIndex) -> None
         if symbol.kind == "import":
             continue
         users = _users(reach, key)
-        mapped = False
+        seen: set[OpTarget] = set()
         for user in sorted(users, key=lambda one: (one != key, one)):
             for target in _targets(user, module, registered.get(user, frozenset()), index):
-                mapped = True
+                if target in seen:
+                    continue  # `add_` of `add`: the same op by a longer way
+                seen.add(target)
                 nearness = 1.0 if user == key else 0.8
                 for _, hit in index.hits(findings.inventory, [target]):
                     # a list that draws the reference itself runs the edited code; the op alone may not
@@ -58,7 +63,7 @@ def python_ops(change: PythonChange, findings: Findings, index: OpIndex) -> None
                         key,
                     )
                     findings.add(hit.test, code, fact, nearness * hit.factor * (1.0 if runs_it else 0.5), hit.ops)
-        if not mapped:
+        if not seen:
             findings.not_mapped(change.path, f"{key} belongs to no known op", key)
 
 
@@ -84,22 +89,14 @@ def _targets(name: str, module: str, registered: frozenset[str], index: OpIndex)
 
 
 def _registered(source: bytes | None) -> dict[str, frozenset[str]]:
-    """function -> aten names in its ``register_decomposition`` decorators."""
+    """function -> aten names in its ``register_decomposition`` decorator.
+
+    By pattern and not by syntax: the files have thousands of lines, and a miss costs an alias of the function's name.
+    """
+    text = (source or b"").decode("utf-8", "replace")
     found: dict[str, frozenset[str]] = {}
-    try:
-        tree = ast.parse(source or b"")
-    except (SyntaxError, ValueError):
-        return found  # reported as unparsable-file by the caller
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef):
-            names = {
-                inner.attr
-                for decorator in node.decorator_list
-                for inner in ast.walk(decorator)
-                if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name) and inner.value.id == "aten"
-            }
-            if names:
-                found[node.name] = frozenset(names)
+    for match in _REGISTERED.finditer(text):
+        found[match["function"]] = frozenset(_ATEN.findall(match["args"]))
     return found
 
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from selector.discover.cache import InventoryCache
 from selector.discover.filekinds import FileKind, area_of
 from selector.discover.findings import Findings
-from selector.discover.inventory import TESTS, record_of
+from selector.discover.imports import TESTS, taken
+from selector.discover.inventory import record_of
 from selector.discover.opindex import OpIndex
 from selector.discover.reach import Reach, changed_symbols
 from selector.discover.records import EMPTY, MODULE, FileRecord
-from selector.discover.spread import Spreader, taken
+from selector.discover.spread import Spreader
 from selector.model import Evidence, FileChange, TestId, Tree
 
 _EVERYWHERE = frozenset({"main", "run", "init", "get", "set", "wrapper", "inner", "apply", "call", "forward", "step"})
@@ -142,7 +143,8 @@ def _helper_group(change: PythonChange, group: list[str], findings: Findings, sp
             change.place(name) if name else None,
             name,
         )
-        findings.add(hit.test, code, fact, crowd if code == "testlib" else 1.0)
+        # what the test uses itself tells more than what its helpers use
+        findings.add(hit.test, code, fact, crowd if code == "testlib" else 1.0, first=hit.through == name)
     if not reached and change.kind is FileKind.TESTLIB and name is not None and not _is_import(change, name):
         findings.not_mapped(change.path, f"no test was found to reach {label}", name)
 

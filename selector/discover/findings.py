@@ -74,14 +74,23 @@ class Findings:
         self._entries: dict[TestId, _Entry] = {}
 
     def add(
-        self, test: TestId, code: str, evidence: Evidence, factor: float = 1.0, ops: frozenset[str] | None = None
+        self,
+        test: TestId,
+        code: str,
+        evidence: Evidence,
+        factor: float = 1.0,
+        ops: frozenset[str] | None = None,
+        *,
+        first: bool = False,
     ) -> None:
-        """The change reaches ``test``; ``ops`` where it does so through these op entries only."""
+        """The change reaches ``test``; ``ops`` where it does so through these op entries only; ``first`` puts the
+        evidence before what is there already."""
         entry = self._entries.setdefault(test, _Entry())
         entry.weights[code] = max(entry.weights.get(code, 0.0), round(IMPACT_CODES[code] * min(1.0, factor), 4))
         facts = entry.evidence.setdefault(code, [])
-        if evidence not in facts and len(facts) < _EVIDENCE_LIMIT:
-            facts.append(evidence)
+        if evidence not in facts and (first or len(facts) < _EVIDENCE_LIMIT):
+            facts.insert(0 if first else len(facts), evidence)
+            del facts[_EVIDENCE_LIMIT:]
         if ops is None:
             entry.limited = False
         else:

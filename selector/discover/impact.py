@@ -9,7 +9,8 @@ from selector.discover.by_python import PythonChange
 from selector.discover.cache import InventoryCache
 from selector.discover.filekinds import FileKind, kind_of
 from selector.discover.findings import Findings, Impact
-from selector.discover.inventory import TESTS, Inventory, take
+from selector.discover.imports import TESTS
+from selector.discover.inventory import Inventory, take
 from selector.discover.native import code_differs
 from selector.discover.opindex import OpIndex
 from selector.discover.spread import Spreader
@@ -190,10 +191,10 @@ class _Run:
                 continue
             if file.path in unmapped:
                 facts = [fact for fact in findings.unmapped if fact.path == file.path]
-                text = f"reaches {count} tests, and more that no rule can name: {facts[0].detail}"
+                text = f"reaches {_tests(count)}, and more that no rule can name: {facts[0].detail}"
                 findings.decide(file.path, "widened", "unmapped-change", text, *facts[:10])
             elif count:
-                findings.decide(file.path, "mapped", "mapped", f"reaches {count} tests")
+                findings.decide(file.path, "mapped", "mapped", f"reaches {_tests(count)}")
             elif kind is FileKind.TEST:
                 findings.decide(
                     file.path, "no-impact", "no-test-reached", "no test of this tree reaches what changed here"
@@ -237,3 +238,7 @@ class _Run:
                         impact.weight,
                     )
                 )
+
+
+def _tests(count: int) -> str:
+    return f"{count} test" + ("" if count == 1 else "s")

@@ -8,15 +8,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from selector.discover.cache import InventoryCache
+from selector.discover.imports import TESTLIB, TESTS, importers
 from selector.discover.parse import MAX_BYTES, parse
 from selector.discover.parser_process import parse_many
 from selector.discover.reach import Reach
-from selector.discover.records import FORMAT, ClassRecord, FileRecord, TestRecord, from_bytes, to_bytes, unreadable
+from selector.discover.records import (
+    FORMAT,
+    ClassRecord,
+    FileRecord,
+    Import,
+    TestRecord,
+    from_bytes,
+    to_bytes,
+    unreadable,
+)
 from selector.errors import TreeError
 from selector.model import TestId, Tree
 
-TESTS = "test/"
-TESTLIB = "torch/testing/_internal/"
 _PARALLEL_FROM = 2_000_000
 """bytes of source from which starting processes (0.2 s) pays"""
 
@@ -28,12 +36,19 @@ class Inventory:
     files: Mapping[str, FileRecord]
     ids: Mapping[str, str]
     """path -> content id"""
-    _reaches: dict[str, Reach] = field(default_factory=dict)
+    _reaches: dict[str, Reach] = field(default_factory=dict, repr=False)
+    _importers: dict[str, list[tuple[str, Import, str]]] = field(default_factory=dict, repr=False)
 
     def reach(self, path: str) -> Reach:
         if path not in self._reaches:
             self._reaches[path] = Reach(self.files[path])
         return self._reaches[path]
+
+    def importers(self, path: str) -> list[tuple[str, Import, str]]:
+        """Who imports ``path``; see ``imports.importers``."""
+        if path not in self._importers:
+            self._importers[path] = importers(self.files, path)
+        return self._importers[path]
 
     def tests(self, path: str | None = None) -> Iterator[tuple[TestId, ClassRecord, TestRecord]]:
         """Every test (of one file), in order of path, class and place."""

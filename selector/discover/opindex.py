@@ -16,6 +16,8 @@ _AFFIXES = re.compile(
     r"^_+|(_backward|_double_backward|_forward|_out|_outf|_stub|_kernel|_impl|_template|_meta|_cpu|_cuda|_mps|_xpu"
     r"|_sparse|_sparse_csr|_nested|_quantized|_mkldnn|_symint|_copy_out|_functional|_default|_dispatch|_)+$"
 )
+_UNIONS = {"ops_and_refs": ("op_db", "python_ref_db")}
+"""lists that upstream makes of two others"""
 _CROWD = 300
 """tests that call an op by name beyond which the call says little about each of them"""
 
@@ -49,7 +51,7 @@ class OpIndex:
         self._words: dict[str, set[str]] = defaultdict(set)
         self._refs: dict[str, set[str]] = defaultdict(set)
         for entry in database.ops if database is not None else ():
-            self.lists |= frozenset(entry.lists)
+            self.lists |= lists_of(entry)
             self.by_name[entry.name].append(entry)
             last = entry.name.removeprefix(REFS).rpartition(".")[2]
             for word in {last, entry.aten, *(a.rpartition(".")[2] for a in entry.aliases)} - {""}:
@@ -89,24 +91,12 @@ class OpIndex:
                 if self.database is None or unknown or (use.include is not None and name in use.include):
                     found.add(name)
                     sure = False
-            elif any(set(e.lists) & set(use.lists) for e in entries):
+            elif any(lists_of(e) & set(use.lists) for e in entries):
                 found.add(name)
             elif unknown:
                 found.add(name)
                 sure = False
         return frozenset(found), sure
-
-    def size(self, use: DbUse) -> int:
-        """How many entries ``@ops`` draws, as far as the database and the literal filters tell; at least 1."""
-        if self.database is None:
-            return len(use.include) if use.include is not None else 1
-        count = 0
-        for entry in self.database.ops:
-            if (use.include is not None and entry.name not in use.include) or entry.name in use.exclude:
-                continue
-            if set(entry.lists) & set(use.lists):
-                count += 1
-        return max(1, count)
 
     def hits(self, inventory: Inventory, targets: Iterable[OpTarget]) -> Iterator[tuple[OpTarget, OpHit]]:
         """Every test that draws, calls or is named after one of the ops."""
@@ -138,6 +128,21 @@ class OpIndex:
             for hit in hits:
                 factor = hit.factor * (crowd if hit.how == "calls it" else 1.0)
                 yield words[word], OpHit(hit.test, hit.line, hit.ops, hit.how, factor)
+
+
+def lists_of(entry: OpEntry) -> frozenset[str]:
+    """The op lists that hold an entry, by the names that tests use."""
+    unions = {name for name, parts in _UNIONS.items() if set(parts) & set(entry.lists)}
+    return frozenset({*entry.lists, *unions})
+
+
+def drawn_entries(database: OpDatabase, use: DbUse) -> Iterator[OpEntry]:
+    """The entries that ``@ops`` draws, as far as lists and literal filters tell."""
+    wanted = set(use.lists)
+    for entry in database.ops:
+        kept = (use.include is None or entry.name in use.include) and entry.name not in use.exclude
+        if kept and lists_of(entry) & wanted:
+            yield entry
 
 
 def base_name(name: str) -> str:

@@ -381,5 +381,7 @@ def _short(node: ast.expr, scope: literals.Scope) -> str:
     name = literals.dotted(node)
     if name and name not in scope:
         return name
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not) and literals.dotted(node.operand):
+        return f"not {literals.dotted(node.operand)}"
     found = literals.strings(node, scope)
     return ",".join(found)[:80] if found is not None else UNKNOWN

@@ -64,7 +64,7 @@ def _one_process(sources: Sequence[bytes], share: list[int], out: list[bytes]) -
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")])),
     }
-    command = [sys.executable, "-P", "-m", "selector.discover.parser_process"]
+    command = [sys.executable, "-P", "-c", "from selector.discover.parser_process import main; main()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -100,7 +100,3 @@ def main() -> None:
     gc.disable()  # syntax trees are freed by reference counts; the collector only walks them in vain
     while (source := _read(sys.stdin.buffer)) is not None:
         _write(sys.stdout.buffer, records.to_bytes(parse(source)))
-
-
-if __name__ == "__main__":
-    main()

@@ -88,8 +88,8 @@ class Symbol(NamedTuple):
 
     ``key``: ``name``, ``Class``, ``Class.method`` or ``list[entry]``; a class's own symbol holds its frame (bases,
     decorators, attributes, ``setUp``). ``refs``: module names it mentions; ``selfs``: attributes of ``self``;
-    ``attrs``: attributes of anything else; ``literals``: devices named in strings. ``soft``: for an entry of an op database the
-    hash with its skips and decorators, which ``own`` leaves out.
+    ``attrs``: attributes of anything else; ``literals``: devices named in strings. ``soft``: for an entry of an op
+    database the hash with its skips and decorators, which ``own`` leaves out.
     """
 
     key: str

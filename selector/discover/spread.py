@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from selector.discover.inventory import TESTS, Inventory
+from selector.discover.imports import TESTS
+from selector.discover.inventory import Inventory
 from selector.discover.records import MODULE, Import
 from selector.model import TestId
 
@@ -24,11 +24,10 @@ class Reached:
 
 
 class Spreader:
-    """Follows changes through the files of one inventory; who imports what is worked out once for each file."""
+    """Follows changes through the files of one inventory."""
 
     def __init__(self, inventory: Inventory) -> None:
         self.inventory = inventory
-        self._importers: dict[str, list[tuple[str, Import, str]]] = {}
 
     def spread(self, path: str, changed: Changed) -> Iterator[Reached]:
         """Every test that reaches one of the changed symbols of ``path``, in the file itself and in all others.
@@ -45,8 +44,8 @@ class Spreader:
             if not fresh:
                 continue
             known.update({key: _join(known.get(key), methods) for key, methods in fresh.items()})
-            yield from self._tests(at, fresh)
-            for importer, bound, name in self.importers(at):
+            yield from self._tests(at, fresh, start)
+            for importer, bound, name in self.inventory.importers(at):
                 arrived = self._arrive(importer, bound, name, fresh)
                 if arrived:
                     todo.append((importer, arrived))
@@ -58,7 +57,7 @@ class Spreader:
             return gone
         return gone | self.inventory.reach(path).dependents(start)
 
-    def _tests(self, path: str, changed: Changed) -> Iterator[Reached]:
+    def _tests(self, path: str, changed: Changed, start: Changed) -> Iterator[Reached]:
         if not path.startswith(TESTS):
             return
         whole = {key for key, methods in changed.items() if not methods}
@@ -66,7 +65,7 @@ class Spreader:
         reach = self.inventory.reach(path)
         for test, cls, found in self.inventory.tests(path):
             keys = reach.test(cls.name, found.name)
-            hit = sorted(keys & whole, key=lambda key: (key != f"{cls.name}.{found.name}", key))
+            hit = sorted(keys & whole, key=lambda key: (key not in start, key))
             if not hit and part:
                 mentioned = reach.names(keys)
                 hit = sorted(key for key, methods in part.items() if key in keys and methods & mentioned)
@@ -87,48 +86,6 @@ class Spreader:
             if bound.local in symbol.refs and names & set(symbol.attrs):
                 users[symbol.key] = frozenset()
         return users
-
-    def importers(self, path: str) -> list[tuple[str, Import, str]]:
-        """(importing file, its import, the name it takes from ``path``; '' for the module) of every importer."""
-        if path not in self._importers:
-            stem = posixpath.basename(path).removesuffix(".py")
-            if stem == "__init__":
-                stem = posixpath.basename(posixpath.dirname(path))
-            found = []
-            for at in sorted(self.inventory.files):
-                record = self.inventory.files[at]
-                if stem in record.mentions and at != path:
-                    for one in record.imports:
-                        name = taken(at, one, path)
-                        if name is not None:
-                            found.append((at, one, name))
-            self._importers[path] = found
-        return self._importers[path]
-
-
-def taken(importer: str, one: Import, path: str) -> str | None:
-    """The name that an import takes from the file ``path``: '' for the module itself, None if it takes nothing.
-
-    Files under ``test/`` are imported by their place under the repository's root, under ``test/``, or beside the
-    importer (upstream runs files as scripts).
-    """
-    module = path.removesuffix(".py").removesuffix("/__init__")
-    folder = posixpath.dirname(importer)
-    if one.level:
-        base = folder
-        for _ in range(one.level - 1):
-            base = posixpath.dirname(base)
-        roots = [base]
-    else:
-        roots = ["", "test", folder] if path.startswith(TESTS) else [""]
-    dotted = one.module.replace(".", "/")
-    for root in roots:
-        target = posixpath.join(root, dotted) if dotted else root
-        if target == module:
-            return one.name
-        if one.name and posixpath.join(target, one.name) == module:
-            return ""
-    return None
 
 
 def _covered(known: frozenset[str] | None, methods: frozenset[str]) -> bool:

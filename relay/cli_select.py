@@ -1,0 +1,144 @@
+"""The body of ``relay select``: which upstream tests matter for a change and a device, and why."""
+
+from __future__ import annotations
+
+import json
+from importlib import metadata
+from pathlib import Path
+
+from rich.console import Console
+
+from relay.cli_select_text import print_explained, print_summary, to_value
+from relay.errors import BadRequest, RelayError, SettingsError, UpstreamGone
+from relay.mirror import command, diff
+from relay.mirror.git import GitTree
+from relay.services.device_configs import load_device
+from relay.settings import Settings
+from selector.discover import DirectoryCache
+from selector.errors import SelectorError
+from selector.model import Change, OpDatabase, Selection
+from selector.opdb import from_json
+from selector.pipeline import SelectionRequest, select
+from selector.plan import Budget, WorkerOffer
+
+GIT_S = 60.0
+RUNTIMES = ("tests-only", "overlay")
+"""what an emulator worker of this version offers"""
+
+
+class LocalRepository:
+    """A git repository in a folder, bare or with a work tree; nothing is fetched into it or written to it."""
+
+    def __init__(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise SettingsError(f"{folder} is not a folder", "--upstream is a git checkout or a bare repository")
+        inside = folder if (folder / "HEAD").is_file() else folder / ".git"
+        said = command.git(inside, "rev-parse", "--absolute-git-dir", timeout_s=GIT_S)
+        if said.code != 0:
+            raise SettingsError(f"{folder} is not a git repository: {said.problem}", "git clone it, or git init")
+        self.path = Path(said.out.decode("utf-8", "surrogateescape").strip())
+
+    def commit(self, revision: str) -> str:
+        """The commit id of a branch, tag, id or expression such as ``HEAD~1``. BadRequest where there is none."""
+        if revision.startswith("-") or not revision:
+            raise BadRequest(f"{revision!r} is not a revision", "name a branch, a tag or a commit")
+        said = command.git(self.path, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", timeout_s=GIT_S)
+        if said.code != 0:
+            raise UpstreamGone(f"{self.path} has no commit {revision!r}", "git fetch it first, or check its spelling")
+        return said.out.decode("ascii").strip()
+
+    def change(self, base: str, head: str) -> Change:
+        """What ``head`` changes since it left ``base``; the title is that of its newest commit."""
+        said = command.git(self.path, "merge-base", base, head, timeout_s=GIT_S)
+        common = said.out.decode("ascii").split()[0] if said.code == 0 and said.out else base
+        title = command.git(self.path, "log", "-1", "--format=%s", head, timeout_s=GIT_S).out.decode("utf-8", "replace")
+        return Change(common, head, diff.changes(self.path, common, head), title.strip())
+
+
+def run(
+    upstream: Path,
+    base: str,
+    head: str,
+    configs: Path,
+    opdb: Path | None,
+    *,
+    as_json: bool,
+    explain: bool,
+    cache: Path | None = None,
+    budget_s: float | None = None,
+    console: Console | None = None,
+) -> int:
+    """Selects and prints. 0: done; 2: something given cannot be used (one sentence and a hint on stderr).
+
+    ``cache``: folder that keeps parsed files between runs; ``budget_s``: as in the settings where not given.
+    """
+    out = console if console is not None else Console()
+    try:
+        selection = selected(upstream, base, head, configs, opdb, cache=cache, budget_s=budget_s)
+    except (RelayError, SelectorError) as exc:
+        fault = Console(stderr=True)
+        fault.print(f"relay select: {exc.message}", markup=False, highlight=False, soft_wrap=True)
+        if exc.hint:
+            fault.print(f"  hint: {exc.hint}", markup=False, highlight=False, soft_wrap=True)
+        return 2
+    if as_json:
+        out.file.write(json.dumps(to_value(selection), indent=1) + "\n")  # not print(): JSON is not wrapped
+    elif explain:
+        print_explained(selection, out)
+    else:
+        print_summary(selection, out)
+    return 0
+
+
+def selected(
+    upstream: Path,
+    base: str,
+    head: str,
+    configs: Path,
+    opdb: Path | None,
+    *,
+    cache: Path | None = None,
+    budget_s: float | None = None,
+) -> Selection:
+    """The selection for ``base..head`` of a local repository. RelayError and SelectorError for what cannot be used."""
+    repository = LocalRepository(upstream)
+    device = load_device(configs)
+    database = _database(opdb)
+    settings = Settings.model_fields
+    budget = budget_s if budget_s is not None else float(settings["budget_minutes"].default) * 60
+    change = repository.change(repository.commit(base), repository.commit(head))
+    with GitTree(repository, change.base) as before, GitTree(repository, change.head) as after:
+        return select(
+            SelectionRequest(
+                base=before,
+                head=after,
+                change=change,
+                capability=device.capability,
+                configs=device.configs,
+                opdb=database,
+                offers=(WorkerOffer(_torch(database), RUNTIMES),),
+                budget=Budget(budget, float(settings["shard_seconds"].default)),
+                cache=DirectoryCache(cache) if cache is not None else None,
+            )
+        )
+
+
+def _database(path: Path | None) -> OpDatabase | None:
+    if path is None:
+        return None
+    try:
+        return from_json(path.read_bytes())
+    except OSError as exc:
+        hint = "make it with: python -m relay.worker.opdb --out FILE"
+        raise SettingsError(f"{path}: {exc.strerror}", hint) from exc
+
+
+def _torch(database: OpDatabase | None) -> str:
+    """The torch that would run the tests: the op database's, else the installed one's (not imported)."""
+    if database is not None:
+        return database.torch
+    try:
+        return metadata.version("torch").split("+")[0]
+    except metadata.PackageNotFoundError:
+        hint = "install the extra `emulator`, or give --opdb with the op database of the torch that will run"
+        raise SettingsError("no torch is installed, so nothing says which one would run the tests", hint) from None

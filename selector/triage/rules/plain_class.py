@@ -1,0 +1,34 @@
+"""Classes that no device-generic machinery makes: what they use tells whether a device can come in at all."""
+
+from __future__ import annotations
+
+from selector.triage.backends import category_of
+from selector.triage.subject import Category, Opinion, Ruling, Subject
+
+CODES = ("no-device", "plain-other-device", "plain-device", "mixin", "imported-elsewhere")
+
+
+def judge(subject: Subject) -> Opinion | None:
+    line = subject.cls.line
+    roots = subject.inventory.reach(subject.id.file).foreign_bases(subject.cls.name)
+    if not any(base.endswith(("TestCase", "Test", "TestBase")) for base in roots):
+        fact = subject.place("class", f"{subject.cls.name} derives from {', '.join(roots) or 'nothing'}", line)
+        reason = "its class is no test case by itself: others may mix it in"
+        return Opinion(Ruling.ASK, Category.UNCLEAR, "mixin", reason, (fact,), 0.4)
+    elsewhere = [at for at, _, name in subject.inventory.importers(subject.id.file) if name == subject.cls.name]
+    if elsewhere:
+        fact = subject.place("import", f"{elsewhere[0]} imports {subject.cls.name}", line)
+        reason = "its class is used in another file, which may make it for devices"
+        return Opinion(Ruling.ASK, Category.UNCLEAR, "imported-elsewhere", reason, (fact,), 0.4)
+    if "device" in subject.features or "device" in subject.test.args:
+        fact = subject.place("feature", "it takes its device from a variable")
+        reason = "its class is made for no device type, but it may use whatever device there is"
+        return Opinion(Ruling.ASK, Category.UNCLEAR, "plain-device", reason, (fact,), 0.5)
+    made = f"{subject.cls.name} is never given to instantiate_device_type_tests"
+    if "cuda" in subject.features:
+        fact = subject.place("feature", f"{made}; it names CUDA itself", line)
+        reason = "it runs on the CPU or on CUDA by name, never on another device"
+        return Opinion(Ruling.IRRELEVANT, category_of(["cuda"]), "plain-other-device", reason, (fact,), 0.9)
+    fact = subject.place("class", f"{made}, and nothing in its reach names a device", line)
+    reason = "no device comes into it: it computes on the CPU or not at all"
+    return Opinion(Ruling.IRRELEVANT, Category.NO_DEVICE, "no-device", reason, (fact,), 0.95)

@@ -1,0 +1,94 @@
+"""Stage 2: does the test engage the device at all, and is it for this device?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from selector.agents.port import TriageAgent
+from selector.configs import Capability
+from selector.discover import Impact, Inventory
+from selector.model import Decision, Evidence, OpDatabase, Stage, TestId
+from selector.plan.model import RelevantTest
+from selector.triage.rules import RULES
+from selector.triage.subject import Category, Opinion, Ruling, Subject
+from selector.triage.variants import estimate
+
+STAGE_CODES = frozenset({"engaged-before", "no-rule"})
+
+
+@dataclass(frozen=True, slots=True)
+class Triage:
+    """``relevant`` in the order of the impacts; ``counts``: relevant, irrelevant, ask (before an agent answered)."""
+
+    relevant: tuple[RelevantTest, ...]
+    decisions: tuple[Decision, ...]
+    counts: dict[str, int]
+
+
+def triage(
+    impacts: Sequence[Impact],
+    inventory: Inventory,
+    capability: Capability,
+    opdb: OpDatabase | None = None,
+    engaged_before: Mapping[TestId, int] | None = None,
+    *,
+    agent: TriageAgent,
+) -> Triage:
+    """Sorts the impacted tests for one device.
+
+    ``engaged_before``: kernels that trusted runs counted on the device; a test with any is never dropped. ``agent``
+    answers where the rules are not sure; whatever it does not drop with a reason stays.
+    """
+    engaged = engaged_before or {}
+    relevant: list[RelevantTest] = []
+    decisions: list[Decision] = []
+    counts = {"relevant": 0, "irrelevant": 0, "ask": 0}
+    for impact in impacts:
+        found = inventory.find(impact.test)
+        if found is None:
+            raise LookupError(f"{impact.test} is impacted but not in the inventory")
+        subject = Subject(impact, *found, inventory, capability, opdb)
+        opinion = judge(subject)
+        if opinion.ruling is Ruling.ASK:
+            counts["ask"] += 1
+            opinion = agent.answer(subject, opinion)
+        kernels = engaged.get(impact.test, 0)
+        if kernels > 0 and opinion.ruling is Ruling.IRRELEVANT:
+            opinion = _engaged(opinion, kernels)
+        counts[opinion.ruling.value] += 1
+        decisions.append(_decision(subject, opinion))
+        if opinion.ruling is not Ruling.IRRELEVANT:
+            variants, slow = estimate(subject)
+            weight = round(impact.weight * (0.5 + 0.5 * opinion.confidence), 4)
+            relevant.append(RelevantTest(impact.test, impact.codes, weight, variants, slow))
+    return Triage(tuple(relevant), tuple(decisions), counts)
+
+
+def judge(subject: Subject) -> Opinion:
+    """The first rule that answers; where none does, the test is kept and an agent asked."""
+    for _, rule in RULES:
+        opinion = rule(subject)
+        if opinion is not None:
+            return opinion
+    return Opinion(Ruling.ASK, Category.UNCLEAR, "no-rule", "no rule says anything about it", (), 0.5)
+
+
+def _engaged(opinion: Opinion, kernels: int) -> Opinion:
+    fact = Evidence("kernels", f"a trusted run counted {kernels} kernels of it on the device")
+    reason = f"seen to engage the device, although: {opinion.reason}"
+    return Opinion(Ruling.RELEVANT, opinion.category, "engaged-before", reason, (fact, *opinion.evidence))
+
+
+def _decision(subject: Subject, opinion: Opinion) -> Decision:
+    facts = (*opinion.evidence, Evidence("category", opinion.category.value))
+    return Decision(
+        Stage.TRIAGE,
+        str(subject.id),
+        opinion.ruling.value,
+        opinion.code,
+        opinion.reason,
+        facts,
+        opinion.confidence,
+        opinion.by,
+    )

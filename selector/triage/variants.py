@@ -1,0 +1,49 @@
+"""How many variants a test will generate on the device: an estimate before import, used to price it."""
+
+from __future__ import annotations
+
+from selector.discover.opindex import drawn_entries
+from selector.discover.records import UNKNOWN, DbUse
+from selector.triage.subject import Subject
+
+_SLOW = frozenset({"slowTest", "slow"})
+_UNKNOWN_DTYPES = 3
+_MODULE_INPUTS = 2
+"""a module is tried in training and in evaluation"""
+
+
+def estimate(subject: Subject) -> tuple[int, bool]:
+    """(variants, whether upstream marks it slow). At least one variant."""
+    test = subject.test
+    slow = any(d.name in _SLOW for d in subject.decorators)
+    count = test.factor
+    if test.ops is not None:
+        count *= _ops(subject, test.ops)
+    elif test.modules is not None:
+        count *= _modules(subject, test.modules)
+    elif test.dtypes:
+        count *= _dtypes(subject, test.dtypes)
+    return max(1, count), slow
+
+
+def _dtypes(subject: Subject, names: tuple[str, ...]) -> int:
+    known = sum(1 for name in names if name != UNKNOWN and subject.capability.supports_dtype(name))
+    return max(1, known + (_UNKNOWN_DTYPES if UNKNOWN in names else 0))
+
+
+def _ops(subject: Subject, use: DbUse) -> int:
+    if subject.opdb is None:
+        return len(use.include or ("",)) * _dtypes(subject, use.dtypes or (UNKNOWN,))
+    total = 0
+    for entry in drawn_entries(subject.opdb, use):
+        dtypes = (
+            set(entry.dtypes) if use.dtypes is None or UNKNOWN in use.dtypes else set(entry.dtypes) & set(use.dtypes)
+        )
+        total += 1 if use.once else sum(1 for name in dtypes if subject.capability.supports_dtype(name))
+    return max(1, total)
+
+
+def _modules(subject: Subject, use: DbUse) -> int:
+    every = subject.opdb.modules if subject.opdb is not None else ()
+    names = [name for name in every or use.include or () if use.include is None or name in use.include]
+    return max(1, len(names)) * _MODULE_INPUTS * _dtypes(subject, use.dtypes or (UNKNOWN,))
