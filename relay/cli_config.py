@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from relay.domain.allowlist import parse
 from relay.errors import SettingsError
+from relay.services.device_configs import CAPABILITY
 from selector.configs import ConfigSource, lint
 from selector.configs.capability import load_capability
 
@@ -17,14 +19,11 @@ from selector.configs.capability import load_capability
 def lint_files(paths: Sequence[Path], *, compat: bool = False, console: Console | None = None) -> int:
     """Prints every problem of the given files. 0 when there is no error, 1 otherwise."""
     console = console or Console(soft_wrap=True, highlight=False)
-    sources = []
-    for path in _yaml_files(paths):
-        text = _read(path)
-        if path.name == "capability.yaml":
-            load_capability(text, str(path))
-        else:
-            sources.append(ConfigSource(str(path), text))
-    problems = lint(sources, compat=compat)
+    sources = [ConfigSource(str(path), _read(path)) for path in _yaml_files(paths)]
+    for source in sources:
+        if Path(source.name).name == CAPABILITY:
+            load_capability(source.text, source.name)
+    problems = lint(sources, compat=compat, today=datetime.now(UTC).date())
     for problem in problems:
         console.print(str(problem), markup=False)
     errors = sum(p.level == "error" for p in problems)
@@ -36,7 +35,7 @@ def lint_allowlist(path: Path, *, console: Console | None = None) -> int:
     """Prints who gets what. Raises AllowlistError at the first place that cannot be used."""
     console = console or Console(highlight=False)
     allowlist = parse(_read(path), str(path))
-    table = Table("level", "repository", "executor", "device", "events", "oncalls")
+    table = Table("level", Column("repository", overflow="fold"), "executor", "device", "events", "oncalls")
     for entry in allowlist.entries:
         table.add_row(
             entry.level,

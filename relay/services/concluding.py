@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import structlog
@@ -17,7 +17,7 @@ from relay.store import plans, results, shards
 from relay.store.db import reading
 from relay.store.schema import dispatch
 from selector.model import Conclusion, Decision, Outcome, RunPlan, Runtime, RuntimeKind, Side, Stage, TestId, Verdict
-from selector.verify import ShardProblem, needs_base, report_problems, verify
+from selector.verify import ShardProblem, needs_base, needs_base_tests, report_problems, verify
 from selector.verify.serialise import to_map
 
 log = structlog.get_logger(__name__)
@@ -37,12 +37,13 @@ def conclude(engine: Engine, settings: Settings, dispatch_id: str, now: float) -
         rows = shards.of_dispatch(conn, dispatch_id)
         plan = plans.load(conn, dispatch_id) or EMPTY_PLAN
         decisions = plans.decisions_of(conn, dispatch_id, (Stage.DISCOVER, Stage.TRIAGE))
-    if not any(r.side == Side.BASE.value for r in rows):
-        keys = list(needs_base(head))
-        if keys and run.compare_sha:
-            _confirm(engine, settings, run, keys, now)
+    problems = tuple(_problems(rows))
+    if not any(r.side == Side.BASE.value for r in rows) and run.compare_sha:
+        keys, whole = needs_base(head), needs_base_tests(head, problems, plan)
+        if keys or whole:
+            _confirm(engine, settings, run, keys, whole, now)
             return
-    verdict = verify(_why(plan, decisions), head, base, tuple(_problems(rows)), plan)
+    verdict = verify(_why(plan, decisions), head, base, problems, plan)
     with engine.begin() as conn:
         _close(conn, settings, run, verdict, now)
 
@@ -78,7 +79,9 @@ def give_up(conn: Connection, settings: Settings, dispatch_id: str, *, code: str
         )
 
 
-def _confirm(engine: Engine, settings: Settings, run: Row[Any], keys: list[str], now: float) -> None:
+def _confirm(
+    engine: Engine, settings: Settings, run: Row[Any], keys: Sequence[str], whole: Sequence[TestId], now: float
+) -> None:
     with engine.begin() as conn:
         moved = conn.execute(
             update(dispatch)
@@ -86,8 +89,8 @@ def _confirm(engine: Engine, settings: Settings, run: Row[Any], keys: list[str],
             .values(state="confirming", due_at=None)
         )
         if moved.rowcount:
-            add_base_shards(conn, settings, run, keys, now)
-    log.info("failures run again on the base", dispatch=run.id, variants=len(keys))
+            add_base_shards(conn, settings, run, keys, whole, now)
+    log.info("failures run again on the base", dispatch=run.id, variants=len(keys), tests=len(whole))
 
 
 def _close(conn: Connection, settings: Settings, run: Row[Any], verdict: Verdict, now: float) -> None:

@@ -14,7 +14,8 @@ CAPABILITY = "capability.yaml"
 
 @dataclass(frozen=True, slots=True)
 class DeviceConfigs:
-    """The device's folder: the sheet, the configs, and their texts as the workers get them."""
+    """The device's folder: the sheet, the configs, and their texts as the workers get them (the sheet among them, for
+    the configs that extend it)."""
 
     capability: Capability
     capability_text: str
@@ -28,14 +29,12 @@ def load_device(folder: Path) -> DeviceConfigs:
     try:
         text = sheet.read_text(encoding="utf-8")
         texts = tuple(
-            ConfigSource(path.name, path.read_text(encoding="utf-8"))
-            for path in sorted(folder.glob("*.yaml"))
-            if path.name != CAPABILITY
+            ConfigSource(path.name, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))
         )
     except OSError as exc:
         raise SettingsError(f"{exc.filename}: {exc.strerror}", "configs_dir is a folder with capability.yaml") from exc
     except UnicodeDecodeError as exc:
         raise SettingsError(f"{folder}: a config is not UTF-8: {exc}", "save it as UTF-8") from exc
-    if not texts:
+    if len(texts) < 2:
         raise SettingsError(f"{folder}: there is no reuse config beside {CAPABILITY}", "docs/configs.md shows one")
     return DeviceConfigs(load_capability(text, sheet.name), text, load_configs(texts), texts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import Connection, Row
@@ -10,7 +11,7 @@ from relay.queue.names import shard_queue
 from relay.services.device_configs import DeviceConfigs
 from relay.settings import Settings
 from relay.store import shards
-from selector.model import RunPlan, Side
+from selector.model import RunPlan, Side, TestId
 
 
 def head_specs(plan: RunPlan, commit: str, device: DeviceConfigs, device_name: str) -> list[dict[str, Any]]:
@@ -34,10 +35,13 @@ def head_specs(plan: RunPlan, commit: str, device: DeviceConfigs, device_name: s
     ]
 
 
-def add_base_shards(conn: Connection, settings: Settings, run: Row[Any], keys: list[str], now: float) -> None:
-    """Shards that run failing variants again on the commit that the change is compared with, one for each shard of
-    the head side that has some of them."""
+def add_base_shards(
+    conn: Connection, settings: Settings, run: Row[Any], keys: Iterable[str], whole: Iterable[TestId], now: float
+) -> None:
+    """Shards that run again on the commit that the change is compared with: failing variants (``keys``), one shard for
+    each of the head side that has some of them, and one shard of ``whole`` tests, whose files gave no variant."""
     wanted = set(keys)
+    imports = {str(test) for test in whole}
     specs = []
     for row in shards.of_dispatch(conn, run.id):
         if row.side != Side.HEAD.value:
@@ -56,6 +60,10 @@ def add_base_shards(conn: Connection, settings: Settings, run: Row[Any], keys: l
                     "est_seconds": row.est_seconds,
                 }
             )
+        again = [t for t in row.spec["tests"] if t in imports]
+        imports -= set(again)
+        if again:
+            specs.append({**row.spec, "commit": run.compare_sha, "tests": again, "est_seconds": row.est_seconds})
     shards.add(
         conn,
         dispatch_id=run.id,
