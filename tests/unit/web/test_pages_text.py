@@ -1,0 +1,127 @@
+"""Words and numbers of the pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from relay.web import pages_text as text
+from relay.web.live import message
+from relay.web.pages_render import github_links, with_query
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (None, "–"), (0, "0 ms"), (0.0341, "34 ms"), (0.9994, "999 ms"), (0.9996, "1.0 s"), (3.21, "3.2 s"),
+        (9.96, "10 s"), (59.4, "59 s"), (59.6, "1 min"), (75, "1 min 15 s"), (3599.6, "1 h"), (7260, "2 h 1 min"),
+        (200_000, "2 days"),
+    ],
+)  # fmt: skip
+def test_durations(seconds: float | None, said: str) -> None:
+    assert text.duration(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("then", "said"),
+    [
+        (100, "just now"), (105, "just now"), (58, "42 s ago"), (-1000, "18 min ago"), (-20_000, "6 h ago"),
+        (-300_000, "3 days ago"),
+    ],
+)  # fmt: skip
+def test_a_time_reads_as_its_distance_and_a_clock_ahead_of_ours_is_now(then: float, said: str) -> None:
+    assert text.ago(then, 100) == said
+
+
+def test_modelled_time_goes_from_microseconds_to_seconds() -> None:
+    assert [text.micros(v) for v in (None, 61.4, 5400, 2_500_000)] == ["–", "61 µs", "5 ms", "2.5 s"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        None, "", "http://example.com/", "javascript:alert(1)", "JavaScript:alert(1)", "data:text/html,x",
+        "//example.com", "https:///path", "https://user:secret@example.com/", "https://example.com\\@evil.example/", "https://a b/",
+        "https://example.com/\nx", "\thttps://example.com/", "https://[broken/",
+    ],
+)  # fmt: skip
+def test_what_may_not_be_a_link(url: str | None) -> None:
+    assert text.https(url) is None
+
+
+def test_https_addresses_may_be_links() -> None:
+    for url in ("https://ci.example/runs/1?x=1#y", "HTTPS://ci.example:8443/"):
+        assert text.https(url) == url
+
+
+@pytest.mark.parametrize(
+    ("repo", "leads_to"),
+    [("pytorch/pytorch", "https://github.com/pytorch/pytorch"), ("a/b/../c", None), ("x y/z", None), (None, None)],
+)
+def test_repositories_lead_to_github(repo: str | None, leads_to: str | None) -> None:
+    assert github_links("https://api.github.com/").repo(repo) == leads_to
+    assert github_links("http://127.0.0.1:1234").repo(repo) is None
+
+
+def test_a_commit_that_is_none_leads_nowhere() -> None:
+    links = github_links("https://api.github.com")
+    assert links.commit("a/b", "../../x") is None
+    assert links.commit("a/b", "5f1d9c0a77") == "https://github.com/a/b/commit/5f1d9c0a77"
+
+
+def test_links_of_a_view_keep_what_was_chosen() -> None:
+    assert with_query("/run/1", {"outcome": "failed", "page": 3}, page=None) == "/run/1?outcome=failed"
+    assert with_query("/run/1", {"page": 3}, page=None) == "/run/1"
+    assert with_query("/run/1", {}, outcome="a&b=c") == "/run/1?outcome=a%26b%3Dc"
+
+
+def dispatch(downstream: str, state: str, conclusion: str | None = None) -> dict[str, Any]:
+    return {"downstream": downstream, "state": state, "conclusion": conclusion}
+
+
+@pytest.mark.parametrize(
+    ("dispatches", "said"),
+    [
+        ([dispatch("a/a", "completed", "success")], "This commit is fine on a/a."),
+        ([dispatch("a/a", "completed", "failure")], "This commit breaks a/a."),
+        (
+            [dispatch("a/a", "completed", "failure"), dispatch("b/b", "running"), dispatch("c/c", "superseded")],
+            "This commit breaks a/a, and is still running on b/b.",
+        ),
+        (
+            [dispatch("a/a", "completed", "success"), dispatch("b/b", "completed", "neutral")],
+            "Nothing broke, but it is not a full answer for b/b: see why below.",
+        ),
+        (
+            [dispatch("a/a", "failed"), dispatch("b/b", "completed", "success")],
+            "This commit could not be run on a/a.",
+        ),
+        # ended by the relay itself: neutral, whatever the state says
+        ([dispatch("a/a", "failed", "neutral")], "Nothing broke, but it is not a full answer for a/a: see why below."),
+        ([dispatch("a/a", "superseded")], "Every run of this commit was superseded."),
+        (
+            [dispatch(n, "completed", "success") for n in ("a/a", "b/b")],
+            "This commit is fine on 2 backends (a/a, b/b).",
+        ),
+        ([dispatch("a/a", "completed", "cancelled")], "1 run ended."),
+    ],
+)
+def test_one_line_about_a_pull_request(dispatches: list[dict[str, Any]], said: str) -> None:
+    assert text.pr_sentence(dispatches) == said
+
+
+def test_what_needs_eyes_comes_first() -> None:
+    words = ["superseded", "success", "running", "neutral", "failure"]
+    found = text.bad_first(
+        [dispatch(w, "completed" if w != "running" else w, None if w == "running" else w) for w in words]
+    )
+    assert [d["downstream"] for d in found] == ["failure", "running", "neutral", "success", "superseded"]
+
+
+def test_upstream_text_cannot_end_or_forge_a_message() -> None:
+    sent = message("one\r\rdata: two\n\nevent: closed\r\n")
+    assert sent.endswith("\n\n")
+    assert sent.count("\n\n") == 1
+    assert all(line.startswith("data: ") for line in sent.strip("\n").split("\n"))
+    assert message(event="closed") == "event: closed\ndata: \n\n"
