@@ -42,7 +42,8 @@ def test_modelled_time_goes_from_microseconds_to_seconds() -> None:
     "url",
     [
         None, "", "http://example.com/", "javascript:alert(1)", "JavaScript:alert(1)", "data:text/html,x",
-        "//example.com", "https:///path", "https://user:secret@example.com/", "https://example.com\\@evil.example/", "https://a b/",
+        "//example.com", "https:///path", "https://user:secret@example.com/", "https://example.com\\@evil.example/",
+        "https://a b/",
         "https://example.com/\nx", "\thttps://example.com/", "https://[broken/",
     ],
 )  # fmt: skip
