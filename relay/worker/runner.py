@@ -15,6 +15,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -266,6 +267,7 @@ def main(argv: list[str] | None = None) -> int:
         with sandbox.private_tmp() as tmp:
             os.environ.clear()
             os.environ.update(sandbox.environment(tmp))
+            tempfile.tempdir = str(tmp)  # the module remembers the folder that it was first asked for
             sandbox.hide_process()
             report = Runner(shard, Path(args.tree), tmp, emit, batch=max(1, args.batch)).run()
             emit({"report": report})

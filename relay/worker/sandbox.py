@@ -164,8 +164,16 @@ def sweep(folder: Path, prefix: str) -> None:
     """Removes the folders ``<prefix><pid>-…`` of processes that are gone: killed before they could tidy up."""
     for left in folder.glob(f"{prefix}*"):
         pid = left.name[len(prefix) :].partition("-")[0]
-        if pid.isdecimal() and not os.path.exists(f"/proc/{pid}"):
+        if pid.isdecimal() and not alive(int(pid)):
             remove_tree(left)
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; one that has ended and whose parent has not noticed does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] != "Z"
+    except (OSError, IndexError):
+        return False
 
 
 def make_read_only(root: Path) -> None:
