@@ -10,7 +10,14 @@ import mmap
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from relay.device.errors import DeviceError, FallbackWarning, UnsupportedDtype, UnsupportedLayout, UnsupportedOp
+from relay.device.errors import (
+    DeviceError,
+    FallbackWarning,
+    UnsupportedDtype,
+    UnsupportedLayout,
+    UnsupportedOp,
+    kind_of,
+)
 from relay.device.meter import METER, METER_BYTES, Meter, MeterSnapshot, new_meter_map, read_snapshot
 from relay.device.policy import UNLIMITED, Policy, current_policy, use_policy
 
@@ -32,6 +39,7 @@ __all__ = [
     "current_policy",
     "install",
     "installed",
+    "kind_of",
     "new_meter_map",
     "read_snapshot",
     "use_policy",

@@ -17,24 +17,27 @@ from relay.device.memory import NAME
 
 KEY = "AutocastPrivateUse1"
 
-LOWER = (
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+LOWER = _names(
     "matmul mm bmm mv addmm addmv addbmm baddbmm addr linear conv1d conv2d conv3d conv_transpose1d "
     "conv_transpose2d.input conv_transpose3d.input convolution _convolution prelu chain_matmul linalg_multi_dot "
     "scaled_dot_product_attention lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell"
-).split()
+)
 
-FLOAT32 = (
+FLOAT32 = _names(
     "acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow.Tensor_Scalar "
     "pow.Tensor_Tensor pow.Scalar softplus layer_norm native_layer_norm group_norm nuclear_norm cosine_similarity "
     "poisson_nll_loss cosine_embedding_loss nll_loss nll_loss2d hinge_embedding_loss kl_div l1_loss smooth_l1_loss "
     "huber_loss mse_loss margin_ranking_loss multilabel_margin_loss soft_margin_loss triplet_margin_loss "
     "multi_margin_loss binary_cross_entropy_with_logits dist pdist cdist renorm logsumexp softmax.int "
     "log_softmax.int cumprod cumsum prod prod.dim_int sum sum.dim_IntList norm.Scalar norm.ScalarOpt_dim"
-).split()
+)
 
-PROMOTE = (
-    "addcdiv addcmul atan2 bilinear cross dot grid_sampler index_put tensordot scatter_add cat stack vdot"
-).split()
+PROMOTE = _names("addcdiv addcmul atan2 bilinear cross dot grid_sampler index_put tensordot scatter_add cat stack vdot")
 
 
 def _eligible(value: Any) -> bool:

@@ -31,7 +31,7 @@ def install() -> None:
     from relay.device import installed
 
     if not installed():
-        raise DeviceError("relay.device.comparing() before relay.device.install(): the device's name would come too late")
+        raise DeviceError("relay.device.comparing() came before relay.device.install(): the rename would be too late")
     import torch.testing
     import torch.testing._comparison as comparison_module
     import torch.testing._internal.common_utils as common_utils

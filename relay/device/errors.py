@@ -6,6 +6,8 @@ difference, and carries what a classifier needs as attributes. `kind` is stable.
 
 from __future__ import annotations
 
+import re
+
 
 class DeviceError(RuntimeError):
     """The emulator itself is used in a way it cannot serve (not a limit of the device)."""
@@ -14,7 +16,7 @@ class DeviceError(RuntimeError):
 
 
 class UnsupportedOp(NotImplementedError):
-    """An operator that the device's capability does not list. ``op`` is the qualified name, e.g. ``aten::lgamma.out``."""
+    """An operator that the capability does not list. ``op`` is the qualified name, e.g. ``aten::lgamma.out``."""
 
     kind = "unsupported-op"
 
@@ -32,7 +34,7 @@ class UnsupportedOp(NotImplementedError):
 
 
 class UnsupportedLayout(UnsupportedOp):
-    """A sparse, quantised or otherwise non-strided tensor. ``backend`` is the key the dispatcher would have looked up."""
+    """A sparse, quantised or otherwise non-strided tensor. ``backend`` is the key the dispatcher looks up for it."""
 
     kind = "unsupported-layout"
 
@@ -48,6 +50,27 @@ class UnsupportedDtype(RuntimeError):
 
     def __reduce__(self) -> tuple[type[UnsupportedDtype], tuple[str]]:
         return type(self), (self.dtype,)
+
+
+def kind_of(error: BaseException) -> str | None:
+    """``unsupported-op``, ``unsupported-layout``, ``unsupported-dtype`` or ``device-misuse``; None for anything else.
+
+    Some refusals are the dispatcher's own (a sparse tensor is refused before any kernel of ours is asked), so its
+    wording counts as well. Explicit causes are followed: upstream's tests wrap errors to name the sample input.
+    """
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, DeviceError | UnsupportedOp | UnsupportedDtype):
+            return seen.kind
+        if isinstance(seen, NotImplementedError):
+            found = _DISPATCHER.search(str(seen))
+            if found:
+                return UnsupportedLayout.kind if found.group(1) else UnsupportedOp.kind
+        seen = seen.__cause__
+    return None
+
+
+_DISPATCHER = re.compile(r"with arguments from the '(\w*)(?:spyre|PrivateUse1)' backend")
 
 
 class FallbackWarning(UserWarning):

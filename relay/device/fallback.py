@@ -21,6 +21,7 @@ from relay.device.memory import (
     NAME,
     adopt,
     cpu_alias,
+    device_alias,
     is_device,
     refuse_layout,
     set_memory,
@@ -30,18 +31,34 @@ from relay.device.meter import METER
 from relay.device.policy import CURRENT, Policy, Verdict
 
 Kernel = Callable[..., Any]
+STRUCTURED = "CompositeExplicitAutogradNonFunctional"
+"""The key under which torch serves structured operators for backends without a kernel of their own."""
 _Tensor = torch.Tensor
 _strided = torch.strided
 # Operators that take index or source tensors from the host, as real devices do.
 _HOST_TENSORS_OK = frozenset(
     ["index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "_unsafe_index_put", "set_"]
 )
+_SCALAR_OVERLOADS = {"Tensor": "Scalar", "out": "Scalar_out", "Tensor_out": "Scalar_out", "Tensor_mode": "Scalar_mode"}
+_NUMBERS = (bool, int, float, complex)
 
 
 class Plan:
     """What is worth knowing about an operator once, not once a call."""
 
-    __slots__ = ("_policy", "_verdict", "call", "host_tensors_ok", "name", "op", "overload", "tensor_at", "views", "warned")
+    __slots__ = (
+        "_policy",
+        "_verdict",
+        "call",
+        "host_tensors_ok",
+        "name",
+        "op",
+        "overload",
+        "scalar_call",
+        "tensor_at",
+        "views",
+        "warned",
+    )
 
     def __init__(self, op: Any) -> None:
         schema = op._schema
@@ -52,6 +69,12 @@ class Plan:
         self.call: Kernel = op._handle.redispatch_boxed
         self.host_tensors_ok = self.name in _HOST_TENSORS_OK or not schema.name.startswith("aten::")
         self.tensor_at = [i for i, a in enumerate(schema.arguments) if str(a.type) in ("Tensor", "Optional[Tensor]")]
+        scalar = _SCALAR_OVERLOADS.get(self.overload)
+        packet = op.overloadpacket
+        # Only where the number is the second operand: `2 - x` and its like have overloads of other shapes.
+        self.scalar_call: Kernel | None = (
+            getattr(packet, scalar)._handle.redispatch_boxed if scalar and scalar in packet.overloads() else None
+        )
         self.views = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
         self.warned = False
         self._policy: Policy | None = None
@@ -70,7 +93,7 @@ class Plan:
 
     def structured(self) -> bool:
         """Whether torch would serve it through its ``.out`` form if we had no kernel."""
-        return torch._C._dispatch_has_kernel_for_dispatch_key(self.op.name(), "CompositeExplicitAutogradNonFunctional")
+        return bool(torch._C._dispatch_has_kernel_for_dispatch_key(self.op.name(), STRUCTURED))
 
     def admit(self, policy: Policy) -> Verdict:
         """Judge under ``policy`` (remembered); refuse, or warn once of a fallback."""
@@ -119,11 +142,13 @@ class Call:
                 if value.dim():
                     self.host_tensor = True
                 return value
-            if not is_device(value):
-                return value
             if value.layout is not _strided or value.is_quantized:
-                refuse_layout(value, self.plan.qualified())
-            alias = cpu_alias(value)
+                if is_device(value):
+                    refuse_layout(value, self.plan.qualified())
+                return value
+            alias = device_alias(value)
+            if alias is None:
+                return value
             self.aliases[id(alias)] = (value, alias)
             self.inputs.append(value)
             self.wants_device = True
@@ -149,7 +174,9 @@ class Call:
                 return value
             out = self._view(value) if self.plan.views else None
             if out is None:
-                out = adopt(value, self.plan.qualified() if value.layout is not _strided else self.plan.name)
+                if value.layout is not _strided or value.is_quantized:
+                    refuse_layout(value, self.plan.qualified())
+                out = adopt(value)
             self.outputs.append(out)
             return out
         if isinstance(value, list | tuple):
@@ -179,7 +206,7 @@ def _follow(device: torch.Tensor, alias: torch.Tensor) -> None:
     if 0 <= offset < device.untyped_storage().nbytes():
         set_memory(device, device.untyped_storage(), offset // alias.element_size(), alias.size(), alias.stride())
         return
-    grown = adopt(alias, "out")
+    grown = adopt(alias)
     set_memory(device, grown.untyped_storage(), grown.storage_offset(), grown.size(), grown.stride())
 
 
@@ -231,7 +258,9 @@ def _execute(plan: Plan, call: Call, args: list[Any], kwargs: dict[str, Any]) ->
     for i in plan.tensor_at:
         # A number that torch wrapped into a tensor reaches a Python kernel as a plain number, which the Tensor
         # overload refuses; the packet finds the Scalar overload, and with it the right type promotion.
-        if i < len(args) and isinstance(args[i], bool | int | float | complex):
+        if i < len(args) and isinstance(args[i], _NUMBERS):
+            if i == 1 and plan.scalar_call is not None and not isinstance(args[0], _NUMBERS):
+                return plan.scalar_call(CPU_KEYS, *args, **kwargs)
             return plan.op.overloadpacket(*args, **kwargs)
     try:
         return plan.call(CPU_KEYS, *args, **kwargs)
@@ -251,8 +280,15 @@ def _execute_growing(plan: Plan, call: Call, args: list[Any], kwargs: dict[str, 
         if not (written and isinstance(value, _Tensor) and id(value) in call.aliases):
             return value
         device = call.aliases[id(value)][0]
-        copy = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype)
-        copy.copy_(value)
+        if value.shape != device.shape and device.numel():
+            # This is the one that grew: it already has its new sizes, which reach beyond its memory, so there is
+            # nothing to read; with those sizes the second try has nothing to resize, and warns of nothing again.
+            copy = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype)
+        elif not device.numel():
+            copy = torch.empty_strided(device.size(), device.stride(), dtype=device.dtype)  # kernels choose its strides
+        else:
+            copy = torch.empty_strided(device.size(), device.stride(), dtype=device.dtype)
+            copy.copy_(value)
         call.aliases[id(copy)] = (device, copy)
         return copy
 

@@ -26,7 +26,7 @@ class _Meta(type(_Plain)):  # type: ignore[misc]
         return _Plain in subclass.__mro__
 
 
-class Generator(_Plain, metaclass=_Meta):
+class Generator(_Plain, metaclass=_Meta):  # type: ignore[misc]
     """See the module. A device generator has its own state, seeded as the CPU's are."""
 
     def __new__(cls, device: torch.device | str = "cpu") -> Any:
@@ -41,7 +41,7 @@ class Generator(_Plain, metaclass=_Meta):
 
     def clone_state(self) -> Generator:
         """A new device generator at the same point of its sequence."""
-        other = Generator(NAME)
+        other: Generator = Generator(NAME)
         other.set_state(self.get_state())
         return other
 
@@ -50,7 +50,7 @@ class Generator(_Plain, metaclass=_Meta):
 
 
 def _restore(state: torch.Tensor) -> Generator:
-    generator = Generator(NAME)
+    generator: Generator = Generator(NAME)
     generator.set_state(state)
     return generator
 

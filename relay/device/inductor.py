@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-
-
 from relay.device.memory import CPU, NAME
 
 _enabled = False
@@ -23,11 +21,11 @@ def enable_inductor() -> None:
     from torch._inductor.codegen.cpu_device_op_overrides import CpuDeviceOpOverrides
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 
-    class Wrapper(PythonWrapperCodegen):
+    class Wrapper(PythonWrapperCodegen):  # type: ignore[misc]
         """Calls kernels as CPU kernels: the memory is the host's."""
 
-        def _generate_kernel_call_helper(self, kernel_name: Any, call_args: Any, *, device: Any = None, **rest: Any) -> Any:
-            return super()._generate_kernel_call_helper(kernel_name, call_args, device=CPU, **rest)
+        def _generate_kernel_call_helper(self, name: Any, call_args: Any, *, device: Any = None, **rest: Any) -> Any:
+            return super()._generate_kernel_call_helper(name, call_args, device=CPU, **rest)
 
         @staticmethod
         def create(is_subgraph: bool, subgraph_name: Any, parent_wrapper: Any, partition_signatures: Any = None) -> Any:
@@ -35,7 +33,7 @@ def enable_inductor() -> None:
                 return PythonWrapperCodegen.create(is_subgraph, subgraph_name, parent_wrapper, partition_signatures)
             return Wrapper()
 
-    class Interface(CpuInterface):
+    class Interface(CpuInterface):  # type: ignore[misc]
         """One device, always there."""
 
         is_available = staticmethod(lambda: True)
@@ -50,5 +48,3 @@ def enable_inductor() -> None:
     # The C++ scheduler asks for the device type "cpu" when it reorders loops.
     config.loop_reindexing_after_fusion = config.loop_ordering_after_fusion = False
     _enabled = True
-
-

@@ -11,7 +11,10 @@ import torch
 from relay.device import numerics
 from relay.device.fallback import Kernel, plan_of, run
 from relay.device.memory import (
+    CPU,
     CPU_KEYS,
+    NAME,
+    adopt,
     allocate_bytes,
     bytes_of,
     contiguous_strides,
@@ -40,6 +43,7 @@ METADATA_OPS = (
     "view_as_real",
     "view_as_complex",
 )
+_RETYPING = frozenset(["view.dtype", "view_as_real", "view_as_complex"])
 
 
 def overload(name: str) -> Any:
@@ -50,12 +54,17 @@ def overload(name: str) -> Any:
 
 def metadata_kernel(name: str) -> Kernel:
     """The CPU kernel of a view operator, run on the device's own tensor."""
-    op = overload(name)
+    call = overload(name)._handle.redispatch_boxed
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        return op.redispatch(CPU_KEYS, *args, **kwargs)
+        return call(CPU_KEYS, *args, **kwargs)
 
-    return kernel
+    def retyping(*args: Any, **kwargs: Any) -> Any:
+        out = call(CPU_KEYS, *args, **kwargs)
+        CURRENT.policy.check_dtype(out.dtype)
+        return out
+
+    return retyping if name in _RETYPING else kernel
 
 
 def _strides(size: Sequence[int], memory_format: torch.memory_format | None) -> tuple[int, ...]:
@@ -114,7 +123,8 @@ def empty_strided(
     if pin_memory:
         raise RuntimeError("Only dense CPU tensors can be pinned")
     if len(size) != len(stride):
-        raise RuntimeError(f"dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})")
+        n, m = len(size), len(stride)
+        raise RuntimeError(f"dimensionality of sizes ({n}) must match dimensionality of strides ({m})")
     return _made(tuple(int(s) for s in size), tuple(int(s) for s in stride), dtype)
 
 
@@ -157,9 +167,50 @@ def copy_from(src: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) 
     policy = CURRENT.policy
     if to_device and policy.changes_numbers:
         numerics.apply(policy, target)
-    way = "d2d_bytes" if from_device and to_device else "h2d_bytes" if to_device else "d2h_bytes"
-    METER.transfer(way, src.numel() * src.element_size())
+    if from_device and to_device:
+        _count_device_copy("_copy_from", src, dst)
+    else:
+        METER.transfer("h2d_bytes" if to_device else "d2h_bytes", src.numel() * src.element_size())
     return dst
+
+
+def _count_device_copy(name: str, src: torch.Tensor, dst: torch.Tensor) -> None:
+    # Within the device a copy is a kernel, and a test that only copies has engaged it.
+    METER.kernel(name, (src,), (dst,))
+    METER.transfer("d2d_bytes", src.numel() * src.element_size())
+
+
+def to_copy(
+    self: torch.Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+    non_blocking: bool = False,
+    memory_format: torch.memory_format | None = None,
+) -> torch.Tensor:
+    """``aten::_to_copy``. torch's own would ask the hooks for pinned memory when a copy to the host may not block.
+
+    The key is chosen from the tensor *and* the device asked for, so tensors of the host come here too.
+    """
+    if self.layout is not torch.strided or self.is_quantized or layout not in (None, torch.strided):
+        refuse_layout(self, "aten::_to_copy")
+    options = {"dtype": dtype, "memory_format": memory_format}
+    if not is_device(self):
+        like = torch.empty_like(self, device="meta", **options)
+        return copy_from(self, new_tensor(tuple(like.shape), like.stride(), like.dtype), non_blocking)
+    out = _aten._to_copy.default.redispatch(CPU_KEYS, cpu_alias(self), device=CPU, **options)
+    target = self.device if device is None else device
+    if target.type == NAME:
+        moved = adopt(out)
+        policy = CURRENT.policy
+        if policy.changes_numbers:
+            numerics.apply(policy, out)
+        _count_device_copy("_to_copy", self, moved)
+        return moved
+    METER.transfer("d2h_bytes", self.numel() * self.element_size())
+    return out if target.type == "cpu" else out.to(target)
 
 
 def copy_from_and_resize(src: torch.Tensor, dst: torch.Tensor) -> torch.Tensor:
@@ -178,7 +229,7 @@ def local_scalar_dense(self: torch.Tensor) -> Any:
 
 
 def lazy_clone(self: torch.Tensor) -> torch.Tensor:
-    """``aten::_lazy_clone``, done at once: copy-on-write needs a C++ allocator, and asking for ours ends the process."""
+    """``aten::_lazy_clone``, done at once: copy-on-write asks for a C++ allocator, which ends the process."""
     return self.clone(memory_format=torch.preserve_format)
 
 
@@ -229,6 +280,7 @@ DIRECT: dict[str, Kernel] = {
     "_efficientzerotensor": zero_tensor,
     "resize_": resize_,
     "_copy_from": copy_from,
+    "_to_copy": to_copy,
     "_copy_from_and_resize": copy_from_and_resize,
     "_local_scalar_dense": local_scalar_dense,
     "_lazy_clone": lazy_clone,

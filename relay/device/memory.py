@@ -16,7 +16,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Sequence
-from typing import Any
+from functools import lru_cache
 
 import torch
 
@@ -96,6 +96,7 @@ def allocate_bytes(nbytes: int) -> torch.Tensor:
     return allocate((nbytes,), (1,), torch.uint8, nbytes)
 
 
+@lru_cache(maxsize=4096)
 def span(size: Sequence[int], stride: Sequence[int]) -> int:
     """Elements between the first and the last one, both included; 0 for an empty tensor."""
     reach = 1
@@ -106,6 +107,7 @@ def span(size: Sequence[int], stride: Sequence[int]) -> int:
     return reach
 
 
+@lru_cache(maxsize=4096)
 def contiguous_strides(size: Sequence[int]) -> tuple[int, ...]:
     """Row-major strides; extents of 0 count as 1, as torch does."""
     strides, step = [], 1
@@ -121,7 +123,8 @@ def new_tensor(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -
     nbytes = span(size, stride) * dtype.itemsize
     if dtype in _DL_DTYPES:
         return allocate(size, stride, dtype, nbytes)
-    storage = allocate_bytes(nbytes).untyped_storage()  # float8 and bit types: DLPack's codes for them differ by version
+    # float8 and bit types: DLPack's codes for them differ by version
+    storage = allocate_bytes(nbytes).untyped_storage()
     return set_memory(_typed_empty((0,), dtype), storage, 0, size, stride)
 
 
@@ -146,6 +149,20 @@ def is_device(tensor: torch.Tensor) -> bool:
 def _flip(tensor: torch.Tensor, device_type: int) -> torch.Tensor:
     capsule = _export(tensor)
     _int32_at(_pointer(capsule, _TENSOR) + 8).value = device_type
+    return _import(capsule)
+
+
+def device_alias(tensor: torch.Tensor) -> torch.Tensor | None:
+    """`cpu_alias` of a strided tensor, or None if it is not on this device. This is the hot path of every operator."""
+    if tensor.is_meta:
+        return None
+    if tensor.dtype not in _DL_DTYPES or tensor.is_neg() or tensor.is_conj():
+        return cpu_alias(tensor) if is_device(tensor) else None
+    capsule = _export(tensor)
+    device_type = _int32_at(_pointer(capsule, _TENSOR) + 8)
+    if device_type.value != _DL_EXT:
+        return None
+    device_type.value = _DL_CPU
     return _import(capsule)
 
 
@@ -181,10 +198,8 @@ def cpu_alias(tensor: torch.Tensor) -> torch.Tensor:
     return alias
 
 
-def adopt(result: torch.Tensor, op: str) -> torch.Tensor:
-    """A device tensor over the memory of a CPU result, no copy. Refuses what the policy's dtypes or layouts exclude."""
-    if result.layout is not torch.strided or result.is_quantized:
-        refuse_layout(result, op)
+def adopt(result: torch.Tensor) -> torch.Tensor:
+    """A device tensor over the memory of a strided CPU result, no copy. May raise `UnsupportedDtype`."""
     dtype = result.dtype
     policy = CURRENT.policy
     if policy.dtypes is not None:
@@ -203,7 +218,7 @@ def adopt(result: torch.Tensor, op: str) -> torch.Tensor:
 
 
 def view_like(base: torch.Tensor, alias_of_base: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
-    """The device view of ``base`` that ``view`` is of ``alias_of_base`` (a `cpu_alias`, so its offset counts from 0)."""
+    """The device view of ``base`` that ``view`` is of ``alias_of_base`` (a `cpu_alias`: its offset counts from 0)."""
     offset = (
         base.storage_offset() * base.element_size() + view.data_ptr() - alias_of_base.data_ptr()
     ) // view.element_size()

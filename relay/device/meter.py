@@ -105,10 +105,10 @@ class Meter:
     def __init__(self, shared: mmap.mmap | None = None) -> None:
         self.kernel_names: dict[str, int] = {}
         """Kernels by operator, in this process only."""
-        self.machine = Machine()
         self._lock = threading.Lock()
         self._comparing = 0
         self._sizes: dict[tuple[Sequence[int], int], tuple[int, int]] = {}
+        self.set_machine(Machine())
         self.bind(shared if shared is not None else new_meter_map())
         # A fork can happen while another thread holds the lock; nobody would ever release the child's copy of it.
         os.register_at_fork(after_in_child=self._fresh_lock)
@@ -127,6 +127,12 @@ class Meter:
         """Use other figures for sticks, spills and modelled time."""
         self.machine = machine
         self._sizes.clear()
+        # Read at every kernel, so worked out once.
+        self._stick = int(machine.stick_bytes)
+        self._scratchpads = machine.cores * machine.scratchpad_bytes
+        self._launch_ns = machine.launch_us * 1000
+        self._dram_gbps = machine.dram_gbps
+        self._macs_per_ns = machine.macs_per_core_cycle * machine.cores * machine.clock_ghz
 
     def snapshot(self) -> MeterSnapshot:
         """The totals so far."""
@@ -153,19 +159,18 @@ class Meter:
             names[name] = names.get(name, 0) + 1
             in_sticks, in_padding = self._sticks(inputs)
             out_sticks, out_padding = self._sticks(outputs)
-            machine = self.machine
-            stick = int(machine.stick_bytes)
+            stick = self._stick
             moved = (in_sticks + out_sticks) * stick
             slots[_READ] += in_sticks * stick
             slots[_WRITTEN] += out_sticks * stick
             slots[_STICKS] += in_sticks + out_sticks
             slots[_PADDING] += in_padding + out_padding
-            if moved > machine.cores * machine.scratchpad_bytes:
+            if moved > self._scratchpads:
                 slots[_SPILLS] += 1
-            nanoseconds = moved / machine.dram_gbps
+            nanoseconds = moved / self._dram_gbps
             if macs:
-                nanoseconds = max(nanoseconds, macs / (machine.macs_per_core_cycle * machine.cores * machine.clock_ghz))
-            slots[_NS] += int(machine.launch_us * 1000 + nanoseconds)
+                nanoseconds = max(nanoseconds, macs / self._macs_per_ns)
+            slots[_NS] += int(self._launch_ns + nanoseconds)
 
     def _sticks(self, tensors: Sequence[Any]) -> tuple[int, int]:
         """Sticks and padding bytes: the last dimension lies in whole sticks, row by row."""
@@ -176,7 +181,7 @@ class Meter:
             if size is None:
                 if len(self._sizes) > 4096:  # a test over thousands of shapes must not grow the process
                     self._sizes.clear()
-                size = self._sizes[key] = stick_layout(key[0], key[1], int(self.machine.stick_bytes))
+                size = self._sizes[key] = stick_layout(key[0], key[1], self._stick)
             sticks += size[0]
             padding += size[1]
         return sticks, padding
@@ -193,14 +198,13 @@ class Meter:
             self._slots[_SLOT[field]] += 1
 
     def transfer(self, field: str, size: int) -> None:
-        """``size`` bytes went ``h2d_bytes``, ``d2h_bytes`` or ``d2d_bytes``."""
+        """``size`` bytes went ``h2d_bytes``, ``d2h_bytes`` or ``d2d_bytes`` (a kernel too, which has the time)."""
         with self._lock:
             if self._comparing:
                 return
             self._slots[_SLOT[field]] += size
-            machine = self.machine
-            rate = machine.dram_gbps / 2 if field == "d2d_bytes" else machine.pcie_gbps
-            self._slots[_NS] += int(machine.launch_us * 1000 + size / rate)
+            if field != "d2d_bytes":
+                self._slots[_NS] += int(self._launch_ns + size / self.machine.pcie_gbps)
 
     def allocation(self, size: int) -> None:
         """The device gave out ``size`` bytes."""

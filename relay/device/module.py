@@ -66,7 +66,7 @@ def _set_rng_state(state: torch.Tensor, device: Any = NAME) -> None:
 
 
 def _seed() -> int:
-    return torch.default_generator.seed()
+    return int(torch.default_generator.seed())
 
 
 def _manual_seed(seed: int) -> None:

@@ -17,9 +17,9 @@ def multiply_adds(name: str, inputs: Sequence[torch.Tensor], outputs: Sequence[t
         return 0
     if name in _MATMULS and inputs and inputs[-1].dim():
         last = inputs[-1]  # (..., k, n), or a vector of k
-        return outputs[0].numel() * (last.size(-2) if last.dim() > 1 else last.size(0))
+        return int(outputs[0].numel() * last.size(-2 if last.dim() > 1 else 0))
     if name == "convolution" and len(inputs) > 1 and inputs[1].size(0):
-        return outputs[0].numel() * (inputs[1].numel() // inputs[1].size(0))
+        return int(outputs[0].numel() * (inputs[1].numel() // inputs[1].size(0)))
     return 0
 
 

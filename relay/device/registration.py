@@ -10,7 +10,7 @@ import torch
 
 from relay.device import autocast, generator, rnn, storage
 from relay.device.errors import DeviceError
-from relay.device.fallback import fallback, kernel_for
+from relay.device.fallback import STRUCTURED, fallback, kernel_for
 from relay.device.kernels import DIRECT, METADATA_OPS, metadata_kernel, overload
 from relay.device.memory import NAME
 from relay.device.meter import METER
@@ -18,7 +18,6 @@ from relay.device.module import make_module
 from relay.device.policy import Policy, set_policy
 
 KEY = "PrivateUse1"
-_STRUCTURED = "CompositeExplicitAutogradNonFunctional"
 _libraries: list[torch.library.Library] = []  # a Library unregisters its kernels when it is collected
 
 
@@ -41,8 +40,8 @@ def install(policy: Policy | None = None, meter_map: mmap.mmap | None = None) ->
         raise DeviceError(f"PrivateUse1 is already named {taken!r} in this process; {NAME} needs a process of its own")
     if "torch.testing._internal.common_utils" in sys.modules:
         warnings.warn(
-            f"torch.testing._internal.common_utils was imported before {NAME} was installed: its list of native devices "
-            "is fixed at import, so upstream's device-generic tests will treat the device as a foreign one",
+            f"torch.testing._internal.common_utils was imported before {NAME} was installed: its list of native "
+            "devices is fixed at import, so upstream's device-generic tests will treat the device as a foreign one",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -59,7 +58,8 @@ def install(policy: Policy | None = None, meter_map: mmap.mmap | None = None) ->
     generator.install()
     # The device guard that Python backends get has no synchronizeDevice, and nothing here is ever pending.
     torch._C._accelerator_synchronizeDevice = lambda index=0: None
-    torch._C._accelerator_emptyCache = lambda: None
+    # Memory goes back to the C library at once; there is no caching allocator to ask.
+    torch._C._accelerator_isAllocatorInitialized = lambda: False
 
 
 def _register_kernels(aten: torch.library.Library) -> None:
@@ -73,6 +73,6 @@ def _register_kernels(aten: torch.library.Library) -> None:
     own = DIRECT.keys() | rnn.CELLS.keys() | set(METADATA_OPS)
     for full in torch._C._dispatch_get_all_op_names():
         name = full.removeprefix("aten::")
-        if name == full or name in own or not torch._C._dispatch_has_kernel_for_dispatch_key(full, _STRUCTURED):
+        if name == full or name in own or not torch._C._dispatch_has_kernel_for_dispatch_key(full, STRUCTURED):
             continue
         aten.impl(name, kernel_for(overload(name)), KEY)

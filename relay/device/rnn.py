@@ -9,13 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from relay.device.fallback import Kernel, plan_of
 from relay.device.memory import adopt, cpu_alias, is_device
 from relay.device.meter import METER
 from relay.device.policy import CURRENT, Verdict
-
-Tensor = torch.Tensor
 
 
 def _fused(name: str) -> Callable[[Callable[..., tuple[Tensor | None, ...]]], Kernel]:
@@ -26,7 +25,7 @@ def _fused(name: str) -> Callable[[Callable[..., tuple[Tensor | None, ...]]], Ke
             verdict = plan_of(getattr(torch.ops.aten, name).default).admit(CURRENT.policy)
             inputs = [a for a in args if isinstance(a, Tensor) and is_device(a)]
             results = function(*(cpu_alias(a) if isinstance(a, Tensor) and is_device(a) else a for a in args))
-            outputs = tuple(None if r is None else adopt(r, f"aten::{name}") for r in results)
+            outputs = tuple(None if r is None else adopt(r) for r in results)
             if verdict is Verdict.FALLBACK:
                 METER.fallback()
             else:
@@ -129,4 +128,3 @@ CELLS: dict[str, Kernel] = {
     "_thnn_fused_gru_cell_backward": gru_cell_backward,
 }
 """Registered for PrivateUse1 by name."""
-

@@ -11,10 +11,10 @@ from relay.device.memory import NAME
 from relay.device.meter import METER
 
 
-class Stream(torch.Stream):
+class Stream(torch.Stream):  # type: ignore[misc]
     """``torch.spyre.Stream``."""
 
-    def __new__(cls, device: Any = None, priority: int = 0, **ids: int) -> Stream:
+    def __new__(cls, device: Any = None, priority: int = 0, **ids: int) -> Any:
         if ids:
             return super().__new__(cls, priority=priority, **ids)
         return super().__new__(cls, device=torch.device(NAME, 0), priority=priority)
@@ -32,10 +32,10 @@ class Stream(torch.Stream):
         """Nothing to wait for: what was queued has run."""
 
 
-class Event(torch.Event):
+class Event(torch.Event):  # type: ignore[misc]
     """``torch.spyre.Event``. Time between two events is *modelled* time, an estimate."""
 
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Event:
+    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Any:
         if interprocess:
             raise NotImplementedError(f"{NAME}: events cannot be shared between processes")
         return super().__new__(cls, torch.device(NAME, 0), enable_timing=enable_timing, blocking=blocking)

@@ -1,0 +1,191 @@
+"""The device under a capability: what it refuses, what falls back, and what the meter makes of it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: nothing of the emulated device is tested here")
+
+import relay.device as device  # noqa: E402
+from relay.device.fallback import plan_of  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture
+def limited() -> Iterator[device.Policy]:
+    policy = device.Policy(
+        name="narrow",
+        ops=frozenset({"add", "mul", "mm", "zero", "fill", "ones"}),
+        dtypes=frozenset({"float16", "float32", "int64", "bool"}),
+        fallback_ops=frozenset({"cumsum"}),
+    )
+    with device.use_policy(policy):
+        yield policy
+
+
+def test_a_missing_operator_is_refused_in_the_dispatchers_words(limited: device.Policy) -> None:
+    x = torch.ones(3, device="spyre")
+    before = device.METER.snapshot()
+    with pytest.raises(device.UnsupportedOp) as refusal:
+        torch.lgamma(x)
+    assert refusal.value.op == "aten::lgamma.out"
+    assert "Could not run 'aten::lgamma.out' with arguments from the 'spyre' backend" in str(refusal.value)
+    with pytest.raises(device.UnsupportedOp, match=r"'aten::lgamma\.out'"):
+        x.lgamma_()
+    with pytest.raises(device.UnsupportedOp, match=r"'aten::sort(\.stable)?'"):
+        x.sort()
+    spent = device.METER.snapshot() - before
+    assert (spent.refused_ops, spent.kernels) == (3, 0)
+
+
+def test_a_refusal_inside_backward_keeps_its_type(limited: device.Policy) -> None:
+    with device.use_policy(device.UNLIMITED):
+        x = torch.ones(3, device="spyre", requires_grad=True)
+        y = torch.sigmoid(x)
+    with pytest.raises(device.UnsupportedOp, match="sigmoid_backward"):
+        y.backward(torch.ones(3, device="spyre"))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.empty(3, device="spyre", dtype=torch.float64),
+        lambda: torch.ones(3, dtype=torch.float64).to("spyre"),
+        lambda: torch.ones(3, device="spyre").double(),
+        lambda: torch.ones(3, device="spyre").to(torch.int8),
+        lambda: torch.ones(4, device="spyre").view(torch.float64),
+    ],
+)
+def test_a_missing_dtype_is_refused_in_the_plugins_words(limited: device.Policy, make: object) -> None:
+    with pytest.raises(device.UnsupportedDtype, match=r"Spyre backend does not support dtype (Double|Char)"):
+        make()  # type: ignore[operator]
+
+
+def test_a_fallback_warns_once_runs_on_the_cpu_and_is_no_engagement(limited: device.Policy) -> None:
+    x = torch.ones(4, device="spyre")
+    plan_of(torch.ops.aten.cumsum.default).warned = False  # once a process: another test may have had it
+    before = device.METER.snapshot()
+    with pytest.warns(device.FallbackWarning, match="aten::cumsum"):
+        first = x.cumsum(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        second = x.cumsum(0)
+    spent = device.METER.snapshot() - before
+    assert first.device.type == "spyre"
+    assert second.cpu().tolist() == [1, 2, 3, 4]
+    assert (spent.fallbacks, spent.kernels) == (2, 0)
+    assert spent.h2d_bytes == 2 * 16
+    assert not spent.engaged
+
+
+def test_comparisons_run_without_limits_and_count_for_nothing(limited: device.Policy) -> None:
+    device.comparing()
+    device.comparing()
+    a, b = torch.ones(3, device="spyre"), torch.ones(3, device="spyre")
+    before = device.METER.snapshot()
+    torch.testing.assert_close(a, b)
+    with pytest.raises(AssertionError, match="not close"):
+        torch.testing.assert_close(a, torch.zeros(3).to("spyre"))
+
+    from torch.testing._internal.common_utils import TestCase
+
+    case = TestCase()
+    case.assertEqual(a, b)  # noqa: PT009 - upstream's own is what is tested
+    with pytest.raises(AssertionError, match="not close"):
+        case.assertEqual(a, torch.zeros(3).to("spyre"))  # noqa: PT009
+    spent = device.METER.snapshot() - before
+    assert spent.kernels == 0
+    assert spent.comparison_kernels > 0
+    assert device.current_policy() is limited
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda x: x + x,
+        lambda x: x.mul_(2),
+        lambda x: x @ x,
+        lambda x: x.clone(),
+        lambda x: x.half(),
+        lambda x: torch.zeros(2, device="spyre"),
+        lambda x: torch.nn.functional.conv1d(x, x[None]),
+        lambda x: torch.nn.GRUCell(4, 4, device="spyre")(x),
+    ],
+    ids=["add", "in-place", "mm", "clone", "cast", "factory", "convolution", "fused cell"],
+)
+def test_a_kernel_engages_the_device(run: object) -> None:
+    x = torch.ones(4, 4, device="spyre")
+    before = device.METER.snapshot()
+    run(x)  # type: ignore[operator]
+    assert (device.METER.snapshot() - before).engaged
+
+
+@pytest.mark.parametrize(
+    "run",
+    [lambda x: x.t()[1:].unsqueeze(0), lambda x: torch.empty(3, device="spyre"), lambda x: x.shape, lambda x: x.cpu()],
+    ids=["views", "empty", "sizes", "to the host"],
+)
+def test_what_runs_no_kernel_does_not_engage_it(run: object) -> None:
+    x = torch.ones(4, 4, device="spyre")
+    before = device.METER.snapshot()
+    run(x)  # type: ignore[operator]
+    assert not (device.METER.snapshot() - before).engaged
+
+
+def test_transfers_are_counted_by_direction() -> None:
+    before = device.METER.snapshot()
+    x = torch.ones(8).to("spyre")
+    x.cpu()
+    x[0].item()
+    x.clone()
+    spent = device.METER.snapshot() - before
+    assert (spent.h2d_bytes, spent.d2h_bytes, spent.d2d_bytes) == (32, 36, 32)
+
+
+@pytest.mark.parametrize(
+    ("make", "key"),
+    [
+        (lambda: torch.eye(3, device="spyre").to_sparse(), "Sparse"),
+        (lambda: torch.eye(3, device="spyre").to_sparse_csr(), "SparseCsr"),
+        (lambda: torch.eye(3).to_sparse().to("spyre"), "Sparse"),
+        (lambda: torch.quantize_per_tensor(torch.ones(3, device="spyre"), 0.1, 0, torch.qint8), "Quantized"),
+        (lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8).to("spyre"), "Quantized"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_layouts_it_cannot_hold_are_refused_by_key(make: object, key: str) -> None:
+    with pytest.raises(NotImplementedError, match=f"'{key}spyre' backend") as refusal:
+        make()  # type: ignore[operator]
+    assert device.kind_of(refusal.value) == "unsupported-layout"
+
+
+def test_half_results_are_rounded_to_the_devices_format_when_asked() -> None:
+    exact = torch.tensor([1.0, 1 + 2**-10, 1 + 3 * 2**-10, float("inf"), float("nan")], dtype=torch.float16)
+    with device.use_policy(device.Policy(round_float16=True)):
+        got = (exact.to("spyre") + 0).cpu()
+    torch.testing.assert_close(got[:4], torch.tensor([1.0, 1.0, 1 + 4 * 2**-10, float("inf")], dtype=torch.float16))
+    assert got[4].isnan()
+
+
+def test_wide_integers_wrap_when_asked() -> None:
+    with device.use_policy(device.Policy(int64_as_int32=True)):
+        got = torch.tensor([1, 2**31], device="spyre") * 1
+    assert got.cpu().tolist() == [1, -(2**31)]
+
+
+def test_a_second_install_keeps_the_device_and_takes_the_policy() -> None:
+    before = device.current_policy()
+    shared = device.new_meter_map()
+    old = device.METER.map
+    try:
+        device.install(device.Policy(name="second"), shared)
+        torch.zeros(2, device="spyre")
+        assert device.current_policy().name == "second"
+        assert device.read_snapshot(shared).kernels == 1
+    finally:
+        device.install(before, old)
+    assert device.installed()
