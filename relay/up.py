@@ -125,6 +125,7 @@ class Up:
     def announce(self) -> None:
         pids = {c.name: c.process.pid for c in self.supervisor.children if c.process is not None}
         line = {"event": "ready", "url": self.settings.url, "pids": pids, "data_dir": str(self.settings.data_dir)}
+        (self.settings.data_dir / "up.json").write_text(json.dumps(line) + "\n", encoding="utf-8")
         print(json.dumps(line), file=self.out, flush=True)
 
     def run(self) -> None:
