@@ -229,6 +229,20 @@ class Runner:
         )
 
 
+KEPT = frozenset(("PATH", "LANG", "PYTHONPATH", "TMPDIR", "LD_LIBRARY_PATH"))
+
+
+def _start_over_without_secrets() -> None:
+    """Executes this program again with nothing in its environment but KEPT, if there is more.
+
+    Taking variables out of ``os.environ`` does not take them out of ``/proc/self/environ``, which forked children of
+    this process share.
+    """
+    if set(os.environ) - KEPT:
+        env = {key: value for key, value in os.environ.items() if key in KEPT}
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], env)
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m relay.worker.runner", description="Run one shard.")
     parser.add_argument("--spec", required=True, help="JSON of the shard, as in a lease")
@@ -239,6 +253,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--batch", type=int, default=BATCH, help=f"variants a forked process runs (default {BATCH})")
     parser.add_argument("--parent", type=int, default=0, help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
+    if argv is None:
+        _start_over_without_secrets()
     if args.parent:
         sandbox.die_with_parent(args.parent)
     try:
