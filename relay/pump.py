@@ -25,12 +25,13 @@ from relay.queue.app import make_app
 from relay.queue.names import shard_queue
 from relay.services import leasing
 from relay.settings import Settings, load
-from relay.store import due
+from relay.store import due, tokens
 from relay.store.db import open_engine
 
 log = structlog.get_logger(__name__)
 MARK = "relay:pump-mark"
 MARK_EVERY_S = 1.0
+TIDY_EVERY_S = 60.0
 
 
 class Pump:
@@ -50,12 +51,14 @@ class Pump:
         self.mark = mark
         self.clock = clock
         self._marked_at = 0.0
+        self._tidied_at = 0.0
         self._broker_ok = True
 
     def step(self) -> int:
         """Returns how many ids were handed over."""
         now = self.clock()
         leasing.reap(self.engine, self.settings, now)
+        self._tidy(now)
         self._look_for_a_flush(now)
         with self.engine.begin() as conn:
             work = due.take(conn, now, self.settings.requeue_s)
@@ -70,6 +73,13 @@ class Pump:
                 self._broker_ok = False
                 break
         return sent
+
+    def _tidy(self, now: float) -> None:
+        if now - self._tidied_at < TIDY_EVERY_S:
+            return
+        self._tidied_at = now
+        with self.engine.begin() as conn:
+            tokens.purge(conn, now - TIDY_EVERY_S * 2)  # room for the verifier's leeway
 
     def _look_for_a_flush(self, now: float) -> None:
         if now - self._marked_at < MARK_EVERY_S:

@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection, Engine, Row, select, update
 
-from relay.domain.check_output import render
+from relay.domain.check_output import inert, render
 from relay.errors import NotFound
 from relay.services import run_job
 from relay.services.sharding import add_base_shards
@@ -74,7 +74,7 @@ def give_up(conn: Connection, settings: Settings, dispatch_id: str, *, code: str
             conclusion=Conclusion.NEUTRAL.value,
             results={"passed": 0, "failed": 0, "skipped": 0, "total": 0},
             title="Nothing was run",
-            summary=sentence,
+            summary=inert(sentence, 2000),
             text=None,
         )
 

@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection, Engine, Row, select
 
+from relay.domain.check_output import inert
 from relay.domain.events import Event, PullRequestEvent, PushEvent, parse
 from relay.domain.policy import RouteDecision, route
 from relay.errors import AllowlistError, BadRequest, NotFound, SettingsError
@@ -113,6 +114,7 @@ def _facts(event: Event) -> dict[str, Any]:
         "head_sha": event.head_sha,
         "base_ref": event.base_ref,
         "head_repo": event.head_repo,
+        "labels": list(event.labels),
     }
 
 
@@ -133,7 +135,7 @@ def _end_effects(conn: Connection, settings: Settings, decision: RouteDecision, 
             conclusion="cancelled",
             results=NO_RESULTS,
             title="Cancelled",
-            summary=decision.reason,
+            summary=inert(decision.reason, 2000),
             text=None,
         )
 
