@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from relay.errors import BadRequest, SettingsError
+from relay.worker.config import from_environment
+from relay.worker.spec import parse_shard, read_spec
+from selector.model import RuntimeKind, TestId
+
+SHARD: dict[str, Any] = {
+    "id": "s",
+    "commit": "c",
+    "device": "spyre",
+    "runtime": {"kind": "overlay", "torch": "2.13.0", "files": ["torch/_refs/__init__.py"]},
+    "capability": "",
+    "configs": [{"name": "a.yaml", "text": "x"}],
+    "tests": ["test/test_x.py::TestA::test_b", "test/test_y.py::TestA::test_b", "test/test_x.py::TestA::test_c"],
+    "variants": None,
+    "limits": {"variant_s": 5},
+}
+
+
+def test_a_lease_and_a_bare_shard_are_read_alike() -> None:
+    lease = read_spec(json.dumps({"shard": SHARD, "done": ["k"]}))
+    bare = read_spec(json.dumps({**SHARD, "done": ["k"]}))
+    assert lease == bare
+    assert lease.runtime.kind is RuntimeKind.OVERLAY
+    assert lease.files == ("test/test_x.py", "test/test_y.py")
+    assert lease.tests[0] == TestId("test/test_x.py", "TestA", "test_b")
+    assert (lease.limits.variant_s, lease.limits.shard_s) == (5, 900.0)
+    assert lease.done == {"k"}
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"runtime": {"kind": "magic"}}, "magic"),
+        ({"runtime": 3}, "shard.runtime"),
+        ({"tests": "x"}, "shard.tests"),
+        ({"tests": ["test_b"]}, "test_b"),
+        ({"tests": ["/etc/x.py::A::b"]}, "outside the tree"),
+        ({"tests": ["test/../../x.py::A::b"]}, "outside the tree"),
+        ({"variants": [1]}, "shard.variants"),
+        ({"configs": [{"name": "a"}]}, "text"),
+        ({"limits": 3}, "shard.limits"),
+    ],
+)
+def test_a_bad_shard_is_refused_by_name(change: dict[str, Any], named: str) -> None:
+    with pytest.raises(BadRequest, match=named):
+        parse_shard({**SHARD, **change})
+
+
+def test_a_worker_says_which_variable_is_missing() -> None:
+    given = {"RELAY_URL": "http://x/", "RELAY_WORKER_KEY": "k", "RELAY_BROKER_URL": "redis://"}
+    for name in given:
+        with pytest.raises(SettingsError, match=name):
+            from_environment({k: v for k, v in given.items() if k != name})
+    config = from_environment({**given, "RELAY_WORKER_DEVICE": "openreg"})
+    assert (config.url, config.queue) == ("http://x", "shards.openreg")
+    assert "'k'" not in repr(config)
