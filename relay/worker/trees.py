@@ -19,7 +19,7 @@ UNPACKED_BYTES = 4 << 30
 class TreeUnusable(RelayError):
     """A packed tree that cannot be unpacked, or holds what a tree must not."""
 
-    code = "tree-unusable"
+    code = "worker-tree-unusable"
     status = 502
 
 
