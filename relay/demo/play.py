@@ -51,6 +51,8 @@ def main(dir: Path, once: bool, port: int | None) -> int:
     """Plays the demo in ``dir``. ``once``: ends when all is done, 0 only if every step happened and was right (else 1);
     otherwise stays until Ctrl-C. Raises DemoError when it cannot even start."""
     console = Console(highlight=False, soft_wrap=True)
+    # also where we were started with SIGINT ignored, as a script's background job is
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         with _folder(dir) as folder, Demo(folder, console) as demo:
