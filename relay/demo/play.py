@@ -210,8 +210,13 @@ class Demo:
             while True:
                 for child in self.children:
                     child.check()
-                self._read(facts)
-                _show(bar, task, facts)
+                try:
+                    self._read(facts)
+                except httpx2.TransportError:
+                    # a process that died is being started again; what it was asked for is in the database
+                    bar.update(task, description="waiting for the relay to answer")
+                else:
+                    _show(bar, task, facts)
                 if report.finished(facts):
                     break
                 if time.monotonic() > deadline:

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.demo]
 
 SELECTING = "select 1 from dispatch where executor = 'workers' and claim is not null"
 LEASED = "select 1 from shard where state = 'leased'"
-SOME_RESULTS = "select 1 from result having count(*) >= 3"
+SOME_RESULTS = "select 1 where (select count(*) from result) >= 3"
 ON_THE_BASE = "select 1 from shard where side = 'base' and state = 'leased'"
 
 
