@@ -14,43 +14,36 @@ _SKIPPED = frozenset({".git", "__pycache__", ".hg", ".venv", "node_modules"})
 
 
 class DirTree:
-    """A folder as a tree; contents are hashed once and again only when size or time of a file change."""
+    """A folder as a tree, as it is when it is first listed: later changes to its files are not seen."""
 
     def __init__(self, path: Path | str) -> None:
         self.root = Path(path)
         if not self.root.is_dir():
             raise TreeError(f"{self.root} is not a folder", "give the root of an upstream checkout")
-        self._memo: dict[str, tuple[tuple[int, int, int], str]] = {}
+        self._paths: dict[str, str] | None = None
 
     def paths(self) -> dict[str, str]:
+        if self._paths is None:
+            self._paths = self._list()
+        return self._paths
+
+    def _list(self) -> dict[str, str]:
         found: dict[str, str] = {}
-        for folder, folders, files in os.walk(self.root):
+        root = str(self.root)
+        for folder, folders, files in os.walk(root):
             folders[:] = sorted(f for f in folders if f not in _SKIPPED)
+            inside = folder[len(root) :].strip(os.sep).replace(os.sep, "/")
             for name in sorted(files):
-                full = os.path.join(folder, name)
-                if os.path.isfile(full) and not name.endswith(".pyc"):
-                    path = os.path.relpath(full, self.root).replace(os.sep, "/")
-                    found[path] = self._content(path, full)
-        self._memo = {path: self._memo[path] for path in found}
-        return found
+                full = f"{folder}{os.sep}{name}"
+                if not name.endswith(".pyc") and os.path.isfile(full):
+                    found[f"{inside}/{name}" if inside else name] = _content(full)
+        return dict(sorted(found.items()))
 
     def read(self, path: str) -> bytes:
         full = self.root / path
         if ".." in path.split("/") or not full.is_file():
             raise KeyError(path)
         return full.read_bytes()
-
-    def _content(self, path: str, full: str) -> str:
-        try:
-            stat = os.stat(full)
-            mark = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
-            known = self._memo.get(path)
-            if known is None or known[0] != mark:
-                with open(full, "rb") as file:
-                    known = self._memo[path] = (mark, hashlib.file_digest(file, "sha1").hexdigest())
-        except OSError as exc:
-            raise TreeError(f"{full} cannot be read: {exc.strerror}", "mend its permissions, or leave it out") from exc
-        return known[1]
 
 
 class MemoryTree:
@@ -100,3 +93,11 @@ def diff_trees(base: Tree, head: Tree) -> tuple[FileChange, ...]:
 
 def _is_binary(data: bytes) -> bool:
     return b"\0" in data
+
+
+def _content(full: str) -> str:
+    try:
+        with open(full, "rb") as file:
+            return hashlib.file_digest(file, "sha1").hexdigest()
+    except OSError as exc:
+        raise TreeError(f"{full} cannot be read: {exc.strerror}", "mend its permissions, or leave it out") from exc

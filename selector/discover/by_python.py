@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -13,7 +12,7 @@ from selector.discover.imports import TESTS, taken
 from selector.discover.inventory import record_of
 from selector.discover.opindex import OpIndex
 from selector.discover.reach import Reach, changed_symbols
-from selector.discover.records import EMPTY, MODULE, FileRecord
+from selector.discover.records import MODULE, FileRecord
 from selector.discover.spread import Spreader
 from selector.model import Evidence, FileChange, TestId, Tree
 
@@ -50,21 +49,11 @@ class PythonChange:
         return found.line if found is not None and found.line else None
 
 
-def read_change(file: FileChange, kind: FileKind, cache: InventoryCache | None) -> PythonChange:
+def compare(file: FileChange, kind: FileKind, old: FileRecord, new: FileRecord) -> PythonChange:
     """Compares the two sides by the normalised syntax of their symbols."""
-    old = _side(file.old, cache)
-    new = _side(file.new, cache)
-    soft = frozenset(
-        key for key, s in new.symbols.items() if key in old.symbols and s.soft != old.symbols[key].soft
-    )  # fmt: skip
+    soft = frozenset(key for key, s in new.symbols.items() if key in old.symbols and s.soft != old.symbols[key].soft)
     changed = changed_symbols(old.symbols, new.symbols)
     return PythonChange(file, kind, old, new, changed, soft - changed)
-
-
-def _side(source: bytes | None, cache: InventoryCache | None) -> FileRecord:
-    if source is None:
-        return EMPTY
-    return record_of(source, "side-" + hashlib.blake2b(source, digest_size=20).hexdigest(), cache)
 
 
 # ---------------------------------------------------------------------------------------------------------- test files
@@ -118,34 +107,41 @@ def helpers(changes: list[PythonChange], findings: Findings, spreader: Spreader,
     for change in changes:
         tests = {f"{cls}.{name}" for cls, name in _tests(change.old) | _tests(change.new)}
         symbols = sorted(key for key in change.changed - tests if "[" not in key)
-        if change.file.status == "renamed":
-            symbols = sorted({*symbols, *(k for k in change.old.symbols if "[" not in k and k not in tests)})
-        if not symbols:
-            continue
-        groups = [symbols] if batched else [[key] for key in symbols]
+        groups = [symbols] if batched and symbols else [[key] for key in symbols]
         for group in groups:
-            _helper_group(change, group, findings, spreader)
+            _helper_group(change, change.path, group, findings, spreader)
+        if change.file.status == "renamed" and change.file.old_path:
+            # who still imports the file by its old name
+            old = sorted(key for key in change.old.symbols if "[" not in key)
+            _helper_group(change, change.file.old_path, old, findings, spreader)
 
 
-def _helper_group(change: PythonChange, group: list[str], findings: Findings, spreader: Spreader) -> None:
+def _helper_group(change: PythonChange, path: str, group: list[str], findings: Findings, spreader: Spreader) -> None:
     name = group[0] if len(group) == 1 else None
     label = name if name and name != MODULE else "module-level code" if name == MODULE else f"{len(group)} symbols"
-    reached = list(spreader.spread(change.path, {key: frozenset() for key in group}))
+    start = {key: frozenset[str]() for key in group}
+    gone = {key: frozenset[str]() for key in group if key not in change.new.symbols}
+    if gone:
+        # what used it in the base and is still there uses a name that is no more
+        users = Reach(change.old).dependents(gone)
+        start |= {key: methods for key, methods in users.items() if key in change.new.symbols}
+    reached = list(spreader.spread(path, start))
     crowd = max(0.2, min(1.0, 300 / max(1, len(reached))))
     for hit in reached:
-        own_file = hit.test.file == change.path
+        own_file = hit.test.file == path
         code = "testlib" if change.kind is FileKind.TESTLIB else "helper" if own_file else "helper-imported"
         through = "" if hit.through in (name, f"{hit.test.cls}.{hit.test.method}") else f" through {hit.through}"
         fact = Evidence(
             "helper",
-            f"reaches {label} of {change.path}{through}",
-            change.path,
+            f"reaches {label} of {path}{through}",
+            path,
             change.place(name) if name else None,
             name,
         )
         # what the test uses itself tells more than what its helpers use
         findings.add(hit.test, code, fact, crowd if code == "testlib" else 1.0, first=hit.through == name)
-    if not reached and change.kind is FileKind.TESTLIB and name is not None and not _is_import(change, name):
+    entries = any("[" in key for key in Reach(change.new).dependents({key: frozenset() for key in group}))
+    if not (reached or entries or name is None or _is_import(change, name)) and change.kind is FileKind.TESTLIB:
         findings.not_mapped(change.path, f"no test was found to reach {label}", name)
 
 

@@ -10,9 +10,10 @@ from selector.discover.cache import InventoryCache
 from selector.discover.filekinds import FileKind, kind_of
 from selector.discover.findings import Findings, Impact
 from selector.discover.imports import TESTS
-from selector.discover.inventory import Inventory, take
+from selector.discover.inventory import Inventory, record_of, take
 from selector.discover.native import code_differs
 from selector.discover.opindex import OpIndex
+from selector.discover.records import EMPTY, FileRecord
 from selector.discover.spread import Spreader
 from selector.model import Change, Decision, Evidence, FileChange, OpDatabase, Stage, Tree
 
@@ -127,7 +128,13 @@ class _Run:
             self.unmapped(file, "unmapped-change", "no rule says which tests this file can reach")
 
     def python(self, file: FileChange, kind: FileKind, python: list[PythonChange]) -> None:
-        change = by_python.read_change(file, kind, self.cache)
+        new = self.inventory.files.get(file.path) if file.new is not None else None
+        change = by_python.compare(
+            file,
+            kind,
+            self.side(self.base, file.old_path or file.path, file.old),
+            new or self.side(self.head, file.path, file.new),
+        )
         if change.problem:
             why = f"it cannot be read as Python ({change.problem})"
             self.unmapped(file, "unparsable-file", why)
@@ -136,6 +143,10 @@ class _Run:
             self.findings.decide(file.path, "no-impact", "cosmetic", why)
         else:
             python.append(change)
+
+    def side(self, tree: Tree, path: str, source: bytes | None) -> FileRecord:
+        """The record of one side, by the tree's own content id: the trunk's files are in the cache already."""
+        return EMPTY if source is None else record_of(source, tree.paths()[path], self.cache)
 
     def python_files(self, python: list[PythonChange]) -> None:
         findings = self.findings

@@ -1,4 +1,4 @@
-"""Which file takes what from which other file, in ``test/`` and ``torch/testing/_internal``."""
+"""Which file takes what from which other file, in ``test/`` and the shared test library."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from collections.abc import Mapping
 from selector.discover.records import FileRecord, Import
 
 TESTS = "test/"
-TESTLIB = "torch/testing/_internal/"
+_TESTLIB = "torch/testing/"
+
+
+def is_testlib(path: str) -> bool:
+    """Whether a file is part of what upstream's tests share: its test library, and the base classes beside it."""
+    return path.endswith(".py") and (
+        path.startswith(_TESTLIB) or (path.startswith("torch/") and path.endswith("/test_case.py"))
+    )
 
 
 def importers(files: Mapping[str, FileRecord], path: str) -> list[tuple[str, Import, str]]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from selector.discover.cache import InventoryCache
-from selector.discover.imports import TESTLIB, TESTS, importers
+from selector.discover.imports import TESTS, importers, is_testlib
 from selector.discover.parse import MAX_BYTES, parse
 from selector.discover.parser_process import parse_many
 from selector.discover.reach import Reach
@@ -17,7 +17,7 @@ from selector.discover.records import (
     ClassRecord,
     FileRecord,
     Import,
-    TestRecord,
+    MethodRecord,
     from_bytes,
     to_bytes,
     unreadable,
@@ -50,7 +50,7 @@ class Inventory:
             self._importers[path] = importers(self.files, path)
         return self._importers[path]
 
-    def tests(self, path: str | None = None) -> Iterator[tuple[TestId, ClassRecord, TestRecord]]:
+    def tests(self, path: str | None = None) -> Iterator[tuple[TestId, ClassRecord, MethodRecord]]:
         """Every test (of one file), in order of path, class and place."""
         for at in sorted(self.files) if path is None else [path] if path in self.files else []:
             if at.startswith(TESTS):
@@ -58,7 +58,7 @@ class Inventory:
                     for test in cls.tests:
                         yield TestId(at, cls.name, test.name), cls, test
 
-    def find(self, test: TestId) -> tuple[ClassRecord, TestRecord] | None:
+    def find(self, test: TestId) -> tuple[ClassRecord, MethodRecord] | None:
         """The class and the method of a test, None if there is no such test here."""
         record = self.files.get(test.file)
         cls = record.classes.get(test.cls) if record is not None else None
@@ -80,7 +80,7 @@ class Inventory:
 
 
 def is_inventoried(path: str) -> bool:
-    return path.endswith(".py") and path.startswith((TESTS, TESTLIB))
+    return is_testlib(path) or (path.startswith(TESTS) and path.endswith(".py"))
 
 
 def take(
@@ -94,7 +94,7 @@ def take(
     if not any(path.startswith(TESTS) for path in ids):
         raise TreeError(
             "the tree has no Python file under test/",
-            "give the root of a PyTorch checkout; a sparse checkout needs test/ and torch/testing/_internal/",
+            "give the root of a PyTorch checkout; a sparse checkout needs test/ and torch/testing/",
         )
     by_content: dict[str, FileRecord] = {}
     if known is not None:
@@ -135,11 +135,11 @@ def _parse_missing(missing: dict[str, bytes], cache: InventoryCache | None, proc
     return found
 
 
-def record_of(source: bytes | None, content: str, cache: InventoryCache | None) -> FileRecord:
+def record_of(source: bytes, content: str, cache: InventoryCache | None) -> FileRecord:
     """The record of one file outside of the inventoried folders (an operator's reference, say)."""
     record = _cached(cache, content)
     if record is None:
-        record = parse(source or b"")
+        record = parse(source)
         _put(cache, content, lambda: to_bytes(record))
     return record
 

@@ -18,7 +18,9 @@ _FIELDS: dict[type[ast.AST], tuple[str, tuple[str, ...]]] = {
     if isinstance(cls, type) and issubclass(cls, ast.AST)
 }
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
-_DEVICE_WORDS = ("cuda", "cpu", "mps", "xpu", "hpu", "meta", "xla", "gpu")
+_DEVICE_WORDS = ("cuda", "cpu", "mps", "xpu", "hpu", "meta", "xla", "gpu", "privateuse1")
+_DEVICE_ARGUMENTS = frozenset({"device", "device_type", "map_location"})
+_DEVICE_CALLS = frozenset({"device", "to"})
 
 
 class Names:
@@ -82,7 +84,7 @@ def _walk(node: ast.AST, out: list[str], names: Names) -> None:
     if cls is ast.Constant:
         value = node.value  # type: ignore[attr-defined]
         if value.__class__ is str:
-            if len(value) < 10 and value.startswith(_DEVICE_WORDS):
+            if len(value) < 16 and value.startswith(_DEVICE_WORDS):
                 names.literals.add(value.partition(":")[0])
             out.append("S" + value)
         else:
@@ -98,6 +100,13 @@ def _walk(node: ast.AST, out: list[str], names: Names) -> None:
         out.append("A" + attr)
         _walk(value, out, names)
         return
+    if cls is ast.keyword:
+        if node.arg in _DEVICE_ARGUMENTS:  # type: ignore[attr-defined]
+            _literal(node.value, names)  # type: ignore[attr-defined]
+    elif cls is ast.Call and node.args:  # type: ignore[attr-defined]
+        func = node.func  # type: ignore[attr-defined]
+        if getattr(func, "attr", getattr(func, "id", "")) in _DEVICE_CALLS:
+            _literal(node.args[0], names)  # type: ignore[attr-defined]
     tag, fields = _FIELDS[cls]
     out.append(tag)
     for field in fields:
@@ -117,3 +126,8 @@ def _walk(node: ast.AST, out: list[str], names: Names) -> None:
             _walk(value, out, names)
         else:
             out.append(repr(value))
+
+
+def _literal(node: ast.AST, names: Names) -> None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 40:
+        names.literals.add(node.value.partition(":")[0])

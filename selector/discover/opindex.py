@@ -49,9 +49,13 @@ class OpIndex:
         self.lists: frozenset[str] = frozenset()
         self.by_name: dict[str, list[OpEntry]] = defaultdict(list)
         self._words: dict[str, set[str]] = defaultdict(set)
+        self._lists: dict[OpEntry, frozenset[str]] = {}
         self._refs: dict[str, set[str]] = defaultdict(set)
         for entry in database.ops if database is not None else ():
-            self.lists |= lists_of(entry)
+            lists = frozenset(entry.lists)
+            lists |= {union for union, parts in _UNIONS.items() if lists & set(parts)}
+            self.lists |= lists
+            self._lists[entry] = lists
             self.by_name[entry.name].append(entry)
             last = entry.name.removeprefix(REFS).rpartition(".")[2]
             for word in {last, entry.aten, *(a.rpartition(".")[2] for a in entry.aliases)} - {""}:
@@ -91,12 +95,19 @@ class OpIndex:
                 if self.database is None or unknown or (use.include is not None and name in use.include):
                     found.add(name)
                     sure = False
-            elif any(lists_of(e) & set(use.lists) for e in entries):
+            elif any(not self._lists[e].isdisjoint(use.lists) for e in entries):
                 found.add(name)
             elif unknown:
                 found.add(name)
                 sure = False
         return frozenset(found), sure
+
+    def entries(self, use: DbUse) -> Iterator[OpEntry]:
+        """The entries that ``@ops`` draws, as far as lists and literal filters tell."""
+        for entry, lists in self._lists.items():
+            kept = (use.include is None or entry.name in use.include) and entry.name not in use.exclude
+            if kept and not lists.isdisjoint(use.lists):
+                yield entry
 
     def hits(self, inventory: Inventory, targets: Iterable[OpTarget]) -> Iterator[tuple[OpTarget, OpHit]]:
         """Every test that draws, calls or is named after one of the ops."""
@@ -128,21 +139,6 @@ class OpIndex:
             for hit in hits:
                 factor = hit.factor * (crowd if hit.how == "calls it" else 1.0)
                 yield words[word], OpHit(hit.test, hit.line, hit.ops, hit.how, factor)
-
-
-def lists_of(entry: OpEntry) -> frozenset[str]:
-    """The op lists that hold an entry, by the names that tests use."""
-    unions = {name for name, parts in _UNIONS.items() if set(parts) & set(entry.lists)}
-    return frozenset({*entry.lists, *unions})
-
-
-def drawn_entries(database: OpDatabase, use: DbUse) -> Iterator[OpEntry]:
-    """The entries that ``@ops`` draws, as far as lists and literal filters tell."""
-    wanted = set(use.lists)
-    for entry in database.ops:
-        kept = (use.include is None or entry.name in use.include) and entry.name not in use.exclude
-        if kept and lists_of(entry) & wanted:
-            yield entry
 
 
 def base_name(name: str) -> str:

@@ -18,9 +18,9 @@ from selector.discover.records import (
     FileRecord,
     Import,
     Instantiation,
+    MethodRecord,
     Symbol,
     SymbolKind,
-    TestRecord,
     mentions,
     unreadable,
 )
@@ -243,7 +243,7 @@ class _File:
     def class_record(self, name: str, cls: ast.ClassDef) -> ClassRecord:
         decorators = tuple(self.decorator(d) for d in cls.decorator_list)
         hardware = ""
-        tests: dict[str, TestRecord] = {}
+        tests: dict[str, MethodRecord] = {}
         for statement in cls.body:
             if isinstance(statement, Function) and statement.name.startswith("test"):
                 tests[statement.name] = self.test(statement)
@@ -254,7 +254,7 @@ class _File:
         made = tuple(self.instantiated.get(name, ()))
         return ClassRecord(name, cls.lineno, bases, decorators, tuple(tests.values()), made, parametrized, hardware)
 
-    def test(self, node: Function) -> TestRecord:
+    def test(self, node: Function) -> MethodRecord:
         ops: DbUse | None = None
         modules: DbUse | None = None
         dtypes: tuple[str, ...] | None = None
@@ -283,7 +283,7 @@ class _File:
                     ops = literals.database_use(ast.copy_location(merged, decorator), self.scope)
         arguments = tuple(a.arg for a in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs])
         decorators = tuple(self.decorator(d) for d in node.decorator_list)
-        return TestRecord(node.name, node.lineno, arguments[1:], decorators, ops, modules, dtypes, factor)
+        return MethodRecord(node.name, node.lineno, arguments[1:], decorators, ops, modules, dtypes, factor)
 
     def decorator(self, node: ast.expr) -> Decorator:
         if not isinstance(node, ast.Call):

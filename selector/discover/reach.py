@@ -132,11 +132,12 @@ class Reach:
             return [(ref, "")]
         if root and ref in self.chain(root):
             return [(ref, root)]
-        # a helper class used by name: all of it, but for tests it may hold
+        # a helper class used by name: all of it; a class of tests is only named to be made or added to
         nodes: list[Node] = []
         for cls in self.chain(ref):
             nodes.append((cls, ref))
-            nodes.extend((f"{cls}.{m}", ref) for m in self._methods.get(cls, ()) if not m.startswith("test"))
+            if not self.record.classes[ref].tests:
+                nodes.extend((f"{cls}.{m}", ref) for m in self._methods.get(cls, ()))
         return nodes
 
     def _own_methods(self, symbol: Symbol, root: str) -> list[Node]:

@@ -10,7 +10,7 @@ import sys
 from typing import Any, Literal, NamedTuple
 
 # Part of every cache key: change it when a record or the hash changes its meaning. Syntax trees differ by interpreter.
-FORMAT = f"inv1-py{sys.version_info[0]}.{sys.version_info[1]}"
+FORMAT = f"inv2-py{sys.version_info[0]}.{sys.version_info[1]}"
 
 MODULE = "<module>"
 """the symbol of a file's loose statements (loops that make tests, calls); every test of the file reaches it"""
@@ -49,7 +49,7 @@ class DbUse(NamedTuple):
     line: int
 
 
-class TestRecord(NamedTuple):
+class MethodRecord(NamedTuple):
     """A test method as written. ``dtypes``: those of ``@dtypes``, if given; ``factor``: parametrisations."""
 
     name: str
@@ -77,7 +77,7 @@ class ClassRecord(NamedTuple):
     line: int
     bases: tuple[str, ...]
     decorators: tuple[Decorator, ...]
-    tests: tuple[TestRecord, ...]
+    tests: tuple[MethodRecord, ...]
     instantiated: tuple[Instantiation, ...]
     parametrized: bool
     hardware: str
@@ -88,7 +88,7 @@ class Symbol(NamedTuple):
 
     ``key``: ``name``, ``Class``, ``Class.method`` or ``list[entry]``; a class's own symbol holds its frame (bases,
     decorators, attributes, ``setUp``). ``refs``: module names it mentions; ``selfs``: attributes of ``self``;
-    ``attrs``: attributes of anything else; ``literals``: devices named in strings. ``soft``: for an entry of an op
+    ``attrs``: attributes of anything else; ``literals``: devices named by strings. ``soft``: for an entry of an op
     database the hash with its skips and decorators, which ``own`` leaves out.
     """
 
@@ -187,9 +187,9 @@ def _class(row: list[Any]) -> ClassRecord:
     )
 
 
-def _test(row: list[Any]) -> TestRecord:
+def _test(row: list[Any]) -> MethodRecord:
     name, line, args, decorators, ops, modules, dtypes, factor = row
-    return TestRecord(
+    return MethodRecord(
         name,
         line,
         tuple(args),

@@ -1,4 +1,4 @@
-"""How a changed symbol reaches tests through imports, in ``test/`` and ``torch/testing/_internal``."""
+"""How a changed symbol reaches tests through imports, in ``test/`` and the shared test library."""
 
 from __future__ import annotations
 
@@ -35,20 +35,26 @@ class Spreader:
         Symbols that only the base had may be among ``changed``: who still imports them is reached too.
         """
         seen: dict[str, dict[str, frozenset[str]]] = {}
-        todo: list[tuple[str, Changed]] = [(path, changed)]
-        while todo:
-            at, start = todo.pop(0)
-            grown = self._grow(at, start)
+        pending: dict[str, dict[str, frozenset[str]]] = {path: dict(changed)}
+        reported: set[TestId] = set()
+        while pending:
+            at = next(iter(pending))
+            start = pending.pop(at)
             known = seen.setdefault(at, {})
+            grown = self._grow(at, start)
             fresh = {key: methods for key, methods in grown.items() if not _covered(known.get(key), methods)}
             if not fresh:
                 continue
             known.update({key: _join(known.get(key), methods) for key, methods in fresh.items()})
-            yield from self._tests(at, fresh, start)
+            for hit in self._tests(at, fresh, start):
+                if hit.test not in reported:
+                    reported.add(hit.test)
+                    yield hit
             for importer, bound, name in self.inventory.importers(at):
-                arrived = self._arrive(importer, bound, name, fresh)
-                if arrived:
-                    todo.append((importer, arrived))
+                for key, methods in self._arrive(importer, bound, name, fresh).items():
+                    # everything that arrives in a file is followed from there at once
+                    waiting = pending.setdefault(importer, {})
+                    waiting[key] = _join(waiting.get(key), methods)
 
     def _grow(self, path: str, start: Changed) -> dict[str, frozenset[str]]:
         record = self.inventory.files.get(path)
@@ -58,8 +64,8 @@ class Spreader:
         return gone | self.inventory.reach(path).dependents(start)
 
     def _tests(self, path: str, changed: Changed, start: Changed) -> Iterator[Reached]:
-        if not path.startswith(TESTS):
-            return
+        if not path.startswith(TESTS) or path not in self.inventory.files:
+            return  # a file that is gone has importers, but no tests
         whole = {key for key, methods in changed.items() if not methods}
         part = {key: methods for key, methods in changed.items() if methods}
         reach = self.inventory.reach(path)

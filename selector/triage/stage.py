@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from selector.agents.port import TriageAgent
 from selector.configs import Capability
 from selector.discover import Impact, Inventory
+from selector.discover.opindex import OpIndex
 from selector.model import Decision, Evidence, OpDatabase, Stage, TestId
 from selector.plan.model import RelevantTest
 from selector.triage.rules import RULES
@@ -41,6 +42,7 @@ def triage(
     answers where the rules are not sure; whatever it does not drop with a reason stays.
     """
     engaged = engaged_before or {}
+    index = OpIndex(opdb)
     relevant: list[RelevantTest] = []
     decisions: list[Decision] = []
     counts = {"relevant": 0, "irrelevant": 0, "ask": 0}
@@ -48,7 +50,7 @@ def triage(
         found = inventory.find(impact.test)
         if found is None:
             raise LookupError(f"{impact.test} is impacted but not in the inventory")
-        subject = Subject(impact, *found, inventory, capability, opdb)
+        subject = Subject(impact, *found, inventory, capability, index)
         opinion = judge(subject)
         if opinion.ruling is Ruling.ASK:
             counts["ask"] += 1

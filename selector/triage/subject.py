@@ -8,8 +8,9 @@ from functools import cached_property
 
 from selector.configs import Capability
 from selector.discover import Impact, Inventory
-from selector.discover.records import ClassRecord, Decorator, TestRecord
-from selector.model import Evidence, OpDatabase, TestId
+from selector.discover.opindex import OpIndex
+from selector.discover.records import ClassRecord, Decorator, MethodRecord
+from selector.model import Evidence, TestId
 
 
 class Ruling(StrEnum):
@@ -53,10 +54,10 @@ class Subject:
 
     impact: Impact
     cls: ClassRecord
-    test: TestRecord
+    test: MethodRecord
     inventory: Inventory
     capability: Capability
-    opdb: OpDatabase | None
+    index: OpIndex
 
     @property
     def id(self) -> TestId:

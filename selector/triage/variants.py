@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from selector.discover.opindex import drawn_entries
 from selector.discover.records import UNKNOWN, DbUse
 from selector.triage.subject import Subject
 
@@ -32,10 +31,10 @@ def _dtypes(subject: Subject, names: tuple[str, ...]) -> int:
 
 
 def _ops(subject: Subject, use: DbUse) -> int:
-    if subject.opdb is None:
+    if subject.index.database is None:
         return len(use.include or ("",)) * _dtypes(subject, use.dtypes or (UNKNOWN,))
     total = 0
-    for entry in drawn_entries(subject.opdb, use):
+    for entry in subject.index.entries(use):
         dtypes = (
             set(entry.dtypes) if use.dtypes is None or UNKNOWN in use.dtypes else set(entry.dtypes) & set(use.dtypes)
         )
@@ -44,6 +43,7 @@ def _ops(subject: Subject, use: DbUse) -> int:
 
 
 def _modules(subject: Subject, use: DbUse) -> int:
-    every = subject.opdb.modules if subject.opdb is not None else ()
+    database = subject.index.database
+    every = database.modules if database is not None else ()
     names = [name for name in every or use.include or () if use.include is None or name in use.include]
     return max(1, len(names)) * _MODULE_INPUTS * _dtypes(subject, use.dtypes or (UNKNOWN,))
