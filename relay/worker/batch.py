@@ -49,8 +49,8 @@ def parse_row(value: Any) -> Row:
     return Row(
         TestId.parse(str(value.get("test"))),
         variant,
-        protocol.text(value.get("op"), 200),
-        protocol.text(value.get("dtype"), 200),
+        protocol.text(value.get("op"), 128),
+        protocol.text(value.get("dtype"), 32),
         Mode(str(value.get("mode"))),
         protocol.text(value.get("reason")),
         protocol.text(value.get("source")),

@@ -88,5 +88,5 @@ def text(value: Any, limit: int = MAX_MESSAGE) -> str | None:
         return None
     if not isinstance(value, str):
         raise ProtocolError("a text that is not a string")
-    value = value.replace("\x00", "")  # PostgreSQL takes none
-    return value if len(value) <= limit else value[: limit - 1] + "…"
+    clean: str = value.replace("\x00", "")  # PostgreSQL takes none
+    return clean if len(clean) <= limit else clean[: limit - 1] + "…"
