@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -145,3 +147,17 @@ def test_snapshots_subtract_field_by_field() -> None:
     later, earlier = MeterSnapshot(kernels=5, h2d_bytes=7), MeterSnapshot(kernels=2, h2d_bytes=7)
     assert later - earlier == MeterSnapshot(kernels=3)
     assert (later - earlier).as_dict()["kernels"] == 3
+
+
+def test_the_documented_layout_is_the_real_one() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "device.md").read_text()
+    documented = {
+        int(slot): name for slot, name in re.findall(r"\| (\d+) \| `(\w+)`", page) if not name.startswith("0x")
+    }
+    names = [f.name for f in fields(MeterSnapshot)]
+    assert documented == {slot + 2: name for slot, name in enumerate(names)}
+    shared = new_meter_map()
+    Meter(shared).fallback()
+    slots = memoryview(shared).cast("q")
+    assert slots[0] == int("0x53505952454D5452", 16)
+    assert [i for i in range(2, len(slots)) if slots[i]] == [3]

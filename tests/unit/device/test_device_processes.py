@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -148,4 +150,29 @@ def test_memory_is_given_back() -> None:
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         assert grown < 50_000, f"{grown} KiB"
     """)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor's C++ code generator needs g++, which is not on PATH")
+def test_inductor_compiles_for_the_device(tmp_path: Path) -> None:
+    script = tmp_path / "compiled.py"
+    script.write_text(
+        textwrap.dedent("""
+        import relay.device as device
+        device.install()
+        import torch
+        from relay.device.inductor import enable_inductor
+        enable_inductor()
+        enable_inductor()
+        x = torch.randn(8, device="spyre", requires_grad=True)
+        y = torch.compile(lambda t: (t * 2).sin() + 1)(x)
+        torch.testing.assert_close(y.cpu(), (x.cpu() * 2).sin() + 1)
+        y.sum().backward()
+        torch.testing.assert_close(x.grad.cpu(), 2 * (x.detach().cpu() * 2).cos())
+    """)
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    environment["PYTHONPATH"] = str(Path(__file__).parents[3])
+    command = [sys.executable, str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
     assert done.returncode == 0, done.stderr

@@ -164,9 +164,9 @@ def test_device_generic_classes_instantiate_and_run_on_the_device(tmp_path: Path
     (tmp_path / "device_plugin.py").write_text(PLUGIN)
     (tmp_path / "test_small.py").write_text(GENERIC)
     report = tmp_path / "report.xml"
+    options = ["-q", "-p", "device_plugin", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(tmp_path)]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "device_plugin", "-p", "no:cacheprovider", "-c", os.devnull]
-        + ["--junitxml", str(report), "--rootdir", str(tmp_path), str(tmp_path / "test_small.py")],  # noqa: RUF005
+        [sys.executable, "-m", "pytest", *options, "--junitxml", str(report), str(tmp_path / "test_small.py")],
         capture_output=True,
         text=True,
         timeout=300,
@@ -188,9 +188,13 @@ def test_device_generic_classes_instantiate_and_run_on_the_device(tmp_path: Path
     assert len([n for n in cases if n.startswith("test_forward")]) >= 12
 
 
-def test_every_operator_of_the_installed_database_agrees_with_the_cpu() -> None:
+def test_every_operator_of_the_installed_database_agrees_with_the_cpu(tmp_path: Path) -> None:
+    script = (
+        tmp_path / "sweep.py"
+    )  # a file: samples look up the source of their callers, very slowly where there is none
+    script.write_text(SWEEP)
     done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", SWEEP],
+        [sys.executable, "-X", "faulthandler", str(script)],
         capture_output=True,
         text=True,
         timeout=600,
