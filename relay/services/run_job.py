@@ -94,11 +94,21 @@ def completed(
     _report(conn, settings, dispatch_id, now, title=title, summary=summary, text=text)
 
 
-def _report(conn: Connection, settings: Settings, dispatch_id: str, now: float, **output: str | None) -> None:
+def _report(
+    conn: Connection,
+    settings: Settings,
+    dispatch_id: str,
+    now: float,
+    *,
+    title: str | None = None,
+    summary: str | None = None,
+    text: str | None = None,
+) -> None:
     run = conn.execute(select(dispatch).where(dispatch.c.id == dispatch_id)).one()
     row = _find(conn, dispatch_id)
     assert row is not None
-    reporting.report_job(conn, settings, run, row, now, details_url=run_url(settings, dispatch_id), **output)
+    page = run_url(settings, dispatch_id)
+    reporting.report_job(conn, settings, run, row, now, title=title, summary=summary, text=text, details_url=page)
 
 
 def _find(conn: Connection, dispatch_id: str) -> Row[Any] | None:

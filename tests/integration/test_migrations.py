@@ -2,6 +2,7 @@
 
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+
 from relay.store.db import migrate, open_engine
 from relay.store.schema import metadata
 
