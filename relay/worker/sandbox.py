@@ -128,6 +128,8 @@ def environment(tmp: Path, extra: Mapping[str, str] | None = None) -> dict[str, 
         "XDG_CACHE_HOME": str(tmp / ".cache"),
         "LANG": "C.UTF-8",
         "OMP_NUM_THREADS": "1",
+        # else every message ends in a command line of its own, and equal failures look different
+        "PYTORCH_PRINT_REPRO_ON_FAILURE": "0",
         "MKL_NUM_THREADS": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",

@@ -74,10 +74,9 @@ def _failure(guilty: Sequence[Judged]) -> str:
 
 
 def _first(judged: Judged) -> str:
+    # one line on a pull request: the file, the change it comes from and the whole message are a click away
     cause = judged.cause
-    message = clean(cause.message, 160)
-    text = f"{clean(cause.key, 160)}: {message}"
-    return f"{text} (from {clean(cause.changes[0], 120)})" if cause.changes else text
+    return f"{clean(cause.key.partition('::')[2] or cause.key, 120)} ({clean(cause.message, 110)})"
 
 
 def _number(judged: Sequence[Judged]) -> int:
