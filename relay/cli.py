@@ -67,6 +67,19 @@ def select(
     raise typer.Exit(cli_select.run(upstream, base, head, configs, opdb, as_json=as_json, explain=explain))
 
 
+@app.command()
+def inventory(
+    folder: Annotated[Path, typer.Argument(help="A checkout of upstream, or a git repository with --rev.")],
+    rev: Annotated[str | None, typer.Option(help="Read this commit and not the folder's files.")] = None,
+    cache: Annotated[Path | None, typer.Option(help="Folder that keeps parsed files between runs.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Which tests a tree of upstream has: files, classes, methods, found without importing anything."""
+    from relay import cli_inventory
+
+    raise typer.Exit(cli_inventory.run(folder, rev, cache, as_json=as_json))
+
+
 @config_app.command("lint")
 def config_lint(
     paths: Annotated[list[Path], typer.Argument(help="YAML files or folders.")],

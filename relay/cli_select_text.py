@@ -54,10 +54,10 @@ def print_summary(selection: Selection, console: Console) -> None:
     """One line a planned test, then what else is to know."""
     _headline(selection, console)
     for test in selection.plan.tests:
-        _line(console, f"  {test.test}", f"  {', '.join(test.codes)}")
+        print_line(console, f"  {test.test}", f"  {', '.join(test.codes)}")
     _not_exercised(selection, console)
     _foot(selection, console)
-    _line(console, "", "--explain says why each was selected, and why others were not")
+    print_line(console, "", "--explain says why each was selected, and why others were not")
 
 
 def print_explained(selection: Selection, console: Console) -> None:
@@ -75,15 +75,15 @@ def print_explained(selection: Selection, console: Console) -> None:
 
 def _headline(selection: Selection, console: Console) -> None:
     counts, runtime = selection.counts, selection.plan.runtime
-    _line(console, f"{selection.change.base[:12]}..{selection.change.head[:12]}", f"  {selection.change.title}")
+    print_line(console, f"{selection.change.base[:12]}..{selection.change.head[:12]}", f"  {selection.change.title}")
     text = (
         f"{counts['files']} changed files reach {counts['impacted']} of {counts['tests']} tests; "
         f"{counts['relevant']} are for this device; {counts['planned']} run (about {counts['est_variants']} variants), "
         f"{runtime.kind.value} on torch {runtime.torch}"
     )
-    _line(console, "", text)
+    print_line(console, "", text)
     if selection.plan.partial:
-        _line(console, "", f"The plan is partial: {counts['left_out']} tests did not fit into the budget.")
+        print_line(console, "", f"The plan is partial: {counts['left_out']} tests did not fit into the budget.")
 
 
 def _files(selection: Selection, by_subject: dict[str, list[Decision]], console: Console) -> None:
@@ -91,14 +91,14 @@ def _files(selection: Selection, by_subject: dict[str, list[Decision]], console:
     for path in ["change", *(file.path for file in selection.change.files)]:
         for decision in by_subject.get(path, ()):
             if decision.stage is Stage.DISCOVER:
-                _line(
+                print_line(
                     console,
                     f"  {decision.code:<16} ",
                     f"{'the change' if path == 'change' else path}: {decision.reason}",
                 )
     for decision in selection.decisions:
         if decision.stage is Stage.DISCOVER and decision.verdict == "gone":
-            _line(console, f"  {decision.code:<16} ", f"{decision.subject}: {decision.reason}")
+            print_line(console, f"  {decision.code:<16} ", f"{decision.subject}: {decision.reason}")
 
 
 def _selected(tests: Iterable[PlannedTest], by_subject: dict[str, list[Decision]], console: Console) -> None:
@@ -112,24 +112,24 @@ def _selected(tests: Iterable[PlannedTest], by_subject: dict[str, list[Decision]
         for test in group[:ALIKE]:
             _one(test, by_subject.get(str(test.test), []), console)
         if len(group) > ALIKE:
-            _line(console, f"  ... and {len(group) - ALIKE} more", " for the same reason")
+            print_line(console, f"  ... and {len(group) - ALIKE} more", " for the same reason")
     if not alike:
-        _line(console, "", "  no test")
+        print_line(console, "", "  no test")
 
 
 def _one(test: PlannedTest, decisions: list[Decision], console: Console) -> None:
-    _line(console, f"  {test.test}", f"  {test.mode.value}, about {test.est_seconds:.1f} s")
+    print_line(console, f"  {test.test}", f"  {test.mode.value}, about {test.est_seconds:.1f} s")
     for decision in decisions:
         if decision.stage is Stage.DISCOVER:
             for number, fact in enumerate(decision.evidence[:3]):
-                _line(console, f"    {fact.kind if number else decision.code:<24} ", _fact(fact))
+                print_line(console, f"    {fact.kind if number else decision.code:<24} ", _fact(fact))
             more = len(decision.evidence) - 3
             if more > 0:
-                _line(console, "", f"    {'':<24} and {more} more reasons")
+                print_line(console, "", f"    {'':<24} and {more} more reasons")
         elif decision.stage is Stage.TRIAGE:
-            _line(console, f"    {decision.code:<24} ", decision.reason)
+            print_line(console, f"    {decision.code:<24} ", decision.reason)
     if test.codes == ("unmapped-change",):
-        _line(console, f"    {'unmapped-change':<24} ", "what the change reaches is not fully known, see above")
+        print_line(console, f"    {'unmapped-change':<24} ", "what the change reaches is not fully known, see above")
 
 
 def _dropped(selection: Selection, console: Console) -> None:
@@ -140,29 +140,29 @@ def _dropped(selection: Selection, console: Console) -> None:
         if dropped or (decision.stage is Stage.PLAN and decision.verdict == "left-out"):
             groups[decision.code, decision.reason].append(decision)
     for (code, reason), decisions in groups.items():
-        _line(console, f"  {code:<26} ", reason)
+        print_line(console, f"  {code:<26} ", reason)
         for decision in decisions[:ALIKE]:
             place = next((fact for fact in decision.evidence if fact.path), None)
             at = f"  {place.detail} ({place.path}:{place.line})" if place is not None and place.line else ""
-            _line(console, f"    {decision.subject}", at)
+            print_line(console, f"    {decision.subject}", at)
         if len(decisions) > ALIKE:
-            _line(console, f"    ... and {len(decisions) - ALIKE} more", "")
+            print_line(console, f"    ... and {len(decisions) - ALIKE} more", "")
     if not groups:
-        _line(console, "", "  nothing")
+        print_line(console, "", "  nothing")
 
 
 def _not_exercised(selection: Selection, console: Console) -> None:
     if selection.plan.not_exercised:
         _title(console, "4. Not exercised: the torch that runs does not contain it")
         for item in selection.plan.not_exercised:
-            _line(console, f"  {item.path}", f"  {item.reason}")
+            print_line(console, f"  {item.path}", f"  {item.reason}")
 
 
 def _foot(selection: Selection, console: Console) -> None:
     for warning in selection.warnings:
-        _line(console, "  warning ", warning)
+        print_line(console, "  warning ", warning)
     spent = ", ".join(f"{stage} {seconds:.2f} s" for stage, seconds in selection.timings.items())
-    _line(console, "", spent)
+    print_line(console, "", spent)
 
 
 def _fact(fact: Evidence) -> str:
@@ -175,7 +175,8 @@ def _title(console: Console, text: str) -> None:
     console.print(Text(text, style="bold"))
 
 
-def _line(console: Console, strong: str, plain: str) -> None:
+def print_line(console: Console, strong: str, plain: str) -> None:
+    """One line, its first part bold, neither wrapped nor read as markup."""
     line = Text.assemble((_clean(strong), "bold"), _clean(plain))
     console.print(line, soft_wrap=True, highlight=False)
 

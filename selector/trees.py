@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from selector.errors import TreeError
@@ -14,10 +14,14 @@ _SKIPPED = frozenset({".git", "__pycache__", ".hg", ".venv", "node_modules"})
 
 
 class DirTree:
-    """A folder as a tree, as it is when it is first listed: later changes to its files are not seen."""
+    """A folder as a tree, as it is when it is first listed: later changes to its files are not seen.
 
-    def __init__(self, path: Path | str) -> None:
+    ``only``: the paths that count; the others are not read at all.
+    """
+
+    def __init__(self, path: Path | str, only: Callable[[str], bool] | None = None) -> None:
         self.root = Path(path)
+        self._only = only
         if not self.root.is_dir():
             raise TreeError(f"{self.root} is not a folder", "give the root of an upstream checkout")
         self._paths: dict[str, str] | None = None
@@ -35,8 +39,10 @@ class DirTree:
             inside = folder[len(root) :].strip(os.sep).replace(os.sep, "/")
             for name in sorted(files):
                 full = f"{folder}{os.sep}{name}"
-                if not name.endswith(".pyc") and os.path.isfile(full):
-                    found[f"{inside}/{name}" if inside else name] = _content(full)
+                path = f"{inside}/{name}" if inside else name
+                counts = self._only is None or self._only(path)
+                if counts and not name.endswith(".pyc") and os.path.isfile(full):
+                    found[path] = _content(full)
         return dict(sorted(found.items()))
 
     def read(self, path: str) -> bytes:
@@ -96,8 +102,10 @@ def _is_binary(data: bytes) -> bool:
 
 
 def _content(full: str) -> str:
+    """Git's own id of the content: what was parsed for a commit is known in a checkout of it, and the other way."""
     try:
         with open(full, "rb") as file:
-            return hashlib.file_digest(file, "sha1").hexdigest()
+            data = file.read()
+        return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
     except OSError as exc:
         raise TreeError(f"{full} cannot be read: {exc.strerror}", "mend its permissions, or leave it out") from exc

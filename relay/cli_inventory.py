@@ -1,0 +1,100 @@
+"""The body of ``relay inventory``: what tests a tree has, by syntax alone, and how long it took to find out."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from relay.cli_select import LocalRepository
+from relay.cli_select_text import print_line
+from relay.mirror.git import GitTree
+from selector.discover import DirectoryCache, Inventory, take
+from selector.discover.imports import TESTS
+from selector.discover.inventory import is_inventoried
+from selector.model import Tree
+from selector.trees import DirTree
+
+_CALL = re.compile(rb"^(?![ \t]*(?:#|def |from |import )).*\binstantiate_device_type_tests\s*\(", re.MULTILINE)
+
+
+def run(
+    folder: Path, revision: str | None, cache: Path | None, *, as_json: bool, console: Console | None = None
+) -> int:
+    """Prints the inventory of a folder, or of a commit of the git repository in it. Always 0; what cannot be used is
+    raised: TreeError, SettingsError, UpstreamGone."""
+    began = time.perf_counter()
+    if revision is None:
+        value = taken(DirTree(folder, only=is_inventoried), cache, began)
+    else:
+        repository = LocalRepository(folder)
+        with GitTree(repository, repository.commit(revision)) as tree:
+            value = taken(tree, cache, began)
+    out = console if console is not None else Console()
+    if as_json:
+        out.file.write(json.dumps(value, indent=1) + "\n")
+    else:
+        _print(value, out)
+    return 0
+
+
+def taken(tree: Tree, cache: Path | None, began: float) -> dict[str, Any]:
+    """The counts, as plain values; ``seconds`` from ``began`` (``time.perf_counter``) to the whole inventory."""
+    tree.paths()
+    listed = time.perf_counter()
+    inventory = take(tree, DirectoryCache(cache) if cache is not None else None)
+    done = time.perf_counter()
+    return {
+        **counts(inventory, tree),
+        "problems": [{"file": path, "reason": reason} for path, reason in inventory.problems()],
+        "seconds": round(done - began, 3),
+        "timings": {"list": round(listed - began, 3), "records": round(done - listed, 3)},
+    }
+
+
+def counts(inventory: Inventory, tree: Tree) -> dict[str, int]:
+    """Files, classes and methods under ``test/``.
+
+    ``test_classes`` have test methods of their own; ``instantiated_classes`` are made once a device;
+    ``instantiate_calls`` are the calls that do so, those inside of functions included.
+    """
+    records = {path: record for path, record in inventory.files.items() if path.startswith(TESTS)}
+    parsed = {path: record for path, record in records.items() if not record.problem}
+    classes = [cls for record in parsed.values() for cls in record.classes.values()]
+    calling = [path for path, record in parsed.items() if "instantiate_device_type_tests" in record.mentions]
+    return {
+        "files": len(records),
+        "parsed_files": len(parsed),
+        "test_files": sum(1 for path in records if _is_test_file(path)),
+        "test_classes": sum(1 for cls in classes if cls.tests),
+        "test_methods": inventory.count,
+        "instantiated_classes": sum(1 for cls in classes if cls.instantiated),
+        "instantiate_calls": _calls(tree, calling),
+    }
+
+
+def _is_test_file(path: str) -> bool:
+    return path.rpartition("/")[2].startswith("test_")
+
+
+def _calls(tree: Tree, paths: Iterable[str]) -> int:
+    return sum(len(_CALL.findall(tree.read(path))) for path in paths)
+
+
+def _print(value: dict[str, Any], console: Console) -> None:
+    rows = (
+        ("Python files under test/", f"{value['files']}, {value['parsed_files']} of them parsed"),
+        ("named test_*.py", value["test_files"]),
+        ("test methods", f"{value['test_methods']} in {value['test_classes']} classes"),
+        ("device-generic classes", f"{value['instantiated_classes']}, by {value['instantiate_calls']} calls"),
+        ("seconds", f"{value['seconds']:.2f} ({value['timings']['list']:.2f} of them to list the files)"),
+    )
+    for name, text in rows:
+        print_line(console, f"{name:<26}", str(text))
+    for problem in value["problems"]:
+        print_line(console, "not readable  ", f"{problem['file']}: {problem['reason']}")
