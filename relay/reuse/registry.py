@@ -29,6 +29,7 @@ class VariantRecord:
     source: str = ""
     cpu_move: tuple[str, ...] = ()
     no_grad: bool = False
+    tags: tuple[str, ...] = ()
 
     @property
     def op_name(self) -> str | None:

@@ -11,7 +11,8 @@ from selector.configs.model import (
     VariantRule,
     op_names,
 )
-from selector.configs.rules import ReuseConfigs
+from selector.configs.rules import ReuseConfigs, Ruling
+from selector.configs.selectors import TestFacts
 
 __all__ = [
     "Capability",
@@ -21,6 +22,8 @@ __all__ = [
     "OpEdits",
     "Precision",
     "ReuseConfigs",
+    "Ruling",
+    "TestFacts",
     "VariantRule",
     "lint",
     "load_capability",

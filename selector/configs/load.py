@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 
 from yaml.nodes import MappingNode, Node
@@ -148,4 +149,4 @@ class _Loader:
             return own
         at = place(doc, node)
         items = tuple(Item(name, at) for name in sorted(capability.dtypes))
-        return Globals(items or None, own.ops, own.modules, own.seed, own.seed_place)
+        return replace(own, dtypes=items or None)

@@ -22,6 +22,7 @@ def merge_globals(base: Globals, own: Globals, complain: Complain) -> Globals:
         modules=_merge_items(base.modules, own.modules, complain),
         seed=own.seed if own.seed is not None else base.seed,
         seed_place=own.seed_place or base.seed_place,
+        devices=tuple(dict.fromkeys(base.devices + own.devices)),
     )
 
 

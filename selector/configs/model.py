@@ -48,6 +48,7 @@ class VariantRule:
     reason: str = ""
     issue: str = ""
     source: str = ""
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,9 +52,13 @@ class NamePattern:
                 return False
         elif self.method != test.method:
             return False
+        return self.covers_class(test.cls)
+
+    def covers_class(self, cls: str) -> bool:
+        """Whether a test of the class could be meant."""
         if self.cls is None:
             return True
-        return bool(self.cls_regex.fullmatch(test.cls)) if self.cls_regex is not None else self.cls == test.cls
+        return bool(self.cls_regex.fullmatch(cls)) if self.cls_regex is not None else self.cls == cls
 
     @property
     def specificity(self) -> tuple[int, int]:

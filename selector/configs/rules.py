@@ -10,13 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from selector.configs.model import ConfigProblem, DtypeEdits, OpEdits, Precision, VariantRule, op_names
 from selector.configs.patterns import dtype_name
+from selector.configs.selectors import TestFacts, refusal
 from selector.configs.tree import Edits, FileEntry, Item, Suite, TestEntry
 from selector.model import Mode, TestId
 
 Rank = tuple[int, int]
+
+
+Cause = Literal["uncovered", "unlisted", "excluded", "not-selected", "entry", "forced"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,18 @@ class Match:
     order: int
     entry: TestEntry
     suite: Suite
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """A rule with its origin: the entry that governs (``match``), those it beat, and the item that decided."""
+
+    rule: VariantRule
+    cause: Cause
+    match: Match | None = None
+    beaten: tuple[Match, ...] = ()
+    item: Item | None = None
+    file: FileEntry | None = None
 
 
 def scope_score(edits: Edits, names: frozenset[str]) -> int:
@@ -52,6 +69,7 @@ class ReuseConfigs:
         self.warnings = tuple(warnings)
         self._files: dict[str, list[tuple[Suite, FileEntry]]] = {}
         self._matches: dict[TestId, list[Match]] = {}
+        self._edited: dict[tuple[TestId, str], tuple[frozenset[str], frozenset[str]]] = {}
 
     # ------------------------------------------------------------------------------------------------------ questions
 
@@ -63,30 +81,56 @@ class ReuseConfigs:
         """Whether it is fine that nothing is collected from ``path`` (``allow_empty``)."""
         return any(entry.allow_empty or suite.allow_empty for suite, entry in self._entries(path))
 
-    def rule(self, test: TestId, op: str | None = None, op_variant: str = "", dtype: str | None = None) -> VariantRule:
+    def rule(
+        self,
+        test: TestId,
+        op: str | None = None,
+        op_variant: str = "",
+        dtype: str | None = None,
+        facts: TestFacts | None = None,
+    ) -> VariantRule:
         """How the variant of ``test`` with this OpInfo (``name``, ``variant_test_name``) and dtype is to be run.
 
-        Without op and dtype: the rule of the test itself. A file that no config covers is skipped, unlisted.
+        Without op and dtype: the rule of the test itself. Without ``facts``, which only the runtime has, every selector
+        takes the test. A file that no config covers is skipped, unlisted.
         """
+        return self.decide(test, op, op_variant, dtype, facts).rule
+
+    def decide(
+        self,
+        test: TestId,
+        op: str | None = None,
+        op_variant: str = "",
+        dtype: str | None = None,
+        facts: TestFacts | None = None,
+    ) -> Ruling:
+        """``rule`` with what it came from, for ``explain``."""
         files = self._entries(test.file)
         if not files:
-            return VariantRule(Mode.SKIP, False, f"no config covers {test.file}")
+            return Ruling(VariantRule(Mode.SKIP, False, f"no config covers {test.file}"), "uncovered")
         matches = self._match(test)
-        if not matches:
-            return self._unlisted(*files[0], op=op, op_variant=op_variant, dtype=dtype)
         ops, dtypes = self._words(op, op_variant, dtype)
+        if not matches:
+            return self._unlisted(*files[0], ops, dtypes)
         for words, pick in ((ops, _ops_of), (dtypes, _dtypes_of)):
             gone = self._excluded(matches, words, pick)
             if gone is not None:
                 match, item = gone
                 reason = item.why.reason or match.entry.why.reason or f"{item.name} is excluded for this test"
-                return VariantRule(Mode.SKIP, True, reason, item.why.issue or match.entry.why.issue, str(item.place))
-        match = self._governing(matches, ops, dtypes)
+                issue = item.why.issue or match.entry.why.issue
+                rule = VariantRule(Mode.SKIP, True, reason, issue, str(item.place), match.entry.tags)
+                return Ruling(rule, "excluded", match, item=item)
+        ranked = self._ranked(matches, ops, dtypes)
+        match = ranked[0]
         entry = match.entry
         named = _find(entry.ops.include, ops) or _find(entry.dtypes.include, dtypes)
         why = named.why if named is not None and named.why.reason else entry.why
-        rule = VariantRule(entry.mode, True, why.reason, why.issue or entry.why.issue, str(entry.place))
-        return self._forced(rule, match.suite, ops, dtypes)
+        rule = VariantRule(entry.mode, True, why.reason, why.issue or entry.why.issue, str(entry.place), entry.tags)
+        if facts is not None and (refused := refusal(entry.selectors, test, facts)) is not None:
+            rule = VariantRule(Mode.SKIP, True, refused, rule.issue, rule.source, entry.tags)
+            return Ruling(rule, "not-selected", match, tuple(ranked[1:]))
+        forced, by = self._forced(rule, match.suite, ops, dtypes)
+        return Ruling(forced, "entry" if by is None else "forced", match, tuple(ranked[1:]), by)
 
     def runs(self, test: TestId) -> bool:
         """Whether some variant of the test can run: False when its file is not covered or every entry says skip."""
@@ -98,22 +142,22 @@ class ReuseConfigs:
 
     def dtypes(self, test: TestId, op: str | None = None, op_variant: str = "") -> DtypeEdits:
         """The dtype filter; with ``op``, the dtypes that ``supported_ops`` lists for it count as well."""
-        suite, matches = self._suite(test), self._match(test)
+        suite = self._suite(test)
         supported = _names(suite.globals.dtypes) if suite else None
         if suite and op is not None and suite.globals.ops is not None:
             item = _find(suite.globals.ops, op_names(op, op_variant))
             own = _names(item.dtypes) if item else None
             if own is not None:
                 supported = own if supported is None else supported & own
-        return DtypeEdits(supported, *self._edits(matches, _dtypes_of))
+        return DtypeEdits(supported, *self._edits(test, _dtypes_of))
 
     def ops(self, test: TestId) -> OpEdits:
         suite = self._suite(test)
-        return OpEdits(_names(suite.globals.ops) if suite else None, *self._edits(self._match(test), _ops_of))
+        return OpEdits(_names(suite.globals.ops) if suite else None, *self._edits(test, _ops_of))
 
     def modules(self, test: TestId) -> OpEdits:
         suite = self._suite(test)
-        return OpEdits(_names(suite.globals.modules) if suite else None, *self._edits(self._match(test), _modules_of))
+        return OpEdits(_names(suite.globals.modules) if suite else None, *self._edits(test, _modules_of))
 
     def precision(self, test: TestId, op: str | None, dtype: str | None, op_variant: str = "") -> Precision | None:
         """Tolerances: of the governing entry's dtype, else of the op's dtype, else of the supported dtype."""
@@ -123,7 +167,7 @@ class ReuseConfigs:
         candidates: list[Item | None] = []
         matches = self._match(test)
         if matches:
-            candidates.append(_find(self._governing(matches, ops, dtypes).entry.dtypes.include, dtypes))
+            candidates.append(_find(self._ranked(matches, ops, dtypes)[0].entry.dtypes.include, dtypes))
         suite = self._suite(test)
         if suite:
             op_item = _find(suite.globals.ops or (), ops)
@@ -140,6 +184,31 @@ class ReuseConfigs:
 
     def tags(self, test: TestId) -> tuple[str, ...]:
         return tuple(dict.fromkeys(tag for m in self._match(test) for tag in m.entry.tags))
+
+    def matches(self, test: TestId) -> list[Match]:
+        """Entries that name a test, the most specific first."""
+        return list(self._match(test))
+
+    def bypasses(self, test: TestId) -> frozenset[str]:
+        """Device types whose restrictions do not keep the device out of this test (``bypass_device_restrictions``)."""
+        matches = self._match(test)
+        words = [word for m in matches for word in m.entry.bypass]
+        return frozenset(words + [word for _, file in self._entries(test.file) for word in file.bypass])
+
+    def opens(self, path: str, cls: str) -> frozenset[str]:
+        """Device types whose ``only_for`` does not keep the device out of a class: those of its file, and of every
+        entry that could name one of its tests."""
+        found: set[str] = set()
+        for _, file in self._entries(path):
+            found.update(file.bypass)
+            for entry in file.tests:
+                if entry.bypass and any(name.covers_class(cls) for name in entry.names):
+                    found.update(entry.bypass)
+        return frozenset(found)
+
+    def devices(self, path: str) -> tuple[str, ...]:
+        """Device types that the tests of a file are generated for beside the device (``global.devices``)."""
+        return tuple(dict.fromkeys(d for suite, _ in self._entries(path) for d in suite.globals.devices))
 
     # ------------------------------------------------------------------------------------------------------- matching
 
@@ -177,14 +246,12 @@ class ReuseConfigs:
         ops = op_names(op, op_variant) if op is not None else frozenset()
         return ops, frozenset((dtype_name(dtype.removeprefix("torch.")),)) if dtype is not None else frozenset()
 
-    def _governing(self, matches: list[Match], ops: frozenset[str], dtypes: frozenset[str]) -> Match:
+    def _ranked(self, matches: list[Match], ops: frozenset[str], dtypes: frozenset[str]) -> list[Match]:
+        """Entries that can govern this op and dtype, the one that does first."""
+        if len(matches) == 1:
+            return matches
         fit = [m for m in matches if not _find(m.entry.ops.exclude, ops) and not _find(m.entry.dtypes.exclude, dtypes)]
-
-        def key(m: Match) -> tuple[Rank, int, Rank, int]:
-            score = scope_score(m.entry.ops, ops) + scope_score(m.entry.dtypes, dtypes)
-            return (m.rank, score, m.path_rank, -m.order)
-
-        return max(fit or matches, key=key)
+        return sorted(fit or matches, key=lambda m: rank_key(m, ops, dtypes), reverse=True)
 
     @staticmethod
     def _excluded(
@@ -199,32 +266,44 @@ class ReuseConfigs:
                 return match, item
         return None
 
-    def _edits(self, matches: list[Match], pick: Callable[[TestEntry], Edits]) -> tuple[frozenset[str], frozenset[str]]:
-        include = frozenset(i.name for m in matches for i in pick(m.entry).include)
-        named = {i.name for m in matches for i in pick(m.entry).exclude}
-        exclude = frozenset(n for n in named if self._excluded(matches, frozenset((n,)), pick) is not None)
-        return include, exclude
+    def _edits(self, test: TestId, pick: Callable[[TestEntry], Edits]) -> tuple[frozenset[str], frozenset[str]]:
+        key = (test, pick.__name__)
+        if key not in self._edited:
+            matches = self._match(test)
+            include = frozenset(i.name for m in matches for i in pick(m.entry).include)
+            named = {i.name for m in matches for i in pick(m.entry).exclude}
+            exclude = frozenset(n for n in named if self._excluded(matches, frozenset((n,)), pick) is not None)
+            self._edited[key] = (include, exclude)
+        return self._edited[key]
 
-    def _unlisted(
-        self, suite: Suite, file: FileEntry, *, op: str | None, op_variant: str, dtype: str | None
-    ) -> VariantRule:
+    def _unlisted(self, suite: Suite, file: FileEntry, ops: frozenset[str], dtypes: frozenset[str]) -> Ruling:
         reason = file.why.reason
         if file.unlisted is Mode.SKIP and not reason:
             reason = f"not listed in {file.place.source}, which skips unlisted tests of {file.path.text}"
         rule = VariantRule(file.unlisted, False, reason, file.why.issue, str(file.place))
-        return self._forced(rule, suite, *self._words(op, op_variant, dtype))
+        forced, item = self._forced(rule, suite, ops, dtypes)
+        return Ruling(forced, "unlisted" if item is None else "forced", item=item, file=file)
 
     @staticmethod
-    def _forced(rule: VariantRule, suite: Suite, ops: frozenset[str], dtypes: frozenset[str]) -> VariantRule:
+    def _forced(
+        rule: VariantRule, suite: Suite, ops: frozenset[str], dtypes: frozenset[str]
+    ) -> tuple[VariantRule, Item | None]:
         """``force_xfail`` of a supported op or dtype weakens mandatory_success to xfail."""
         if rule.mode is not Mode.MANDATORY_SUCCESS:
-            return rule
+            return rule, None
         for items, words in ((suite.globals.ops, ops), (suite.globals.dtypes, dtypes)):
             item = _find(items or (), words)
             if item is not None and item.force_xfail:
                 reason = item.why.reason or f"{item.name} is marked force_xfail"
-                return VariantRule(Mode.XFAIL, rule.listed, reason, item.why.issue, str(item.place))
-        return rule
+                forced = VariantRule(Mode.XFAIL, rule.listed, reason, item.why.issue, str(item.place), rule.tags)
+                return forced, item
+        return rule, None
+
+
+def rank_key(match: Match, ops: frozenset[str], dtypes: frozenset[str]) -> tuple[Rank, int, Rank, int]:
+    """How specific an entry is for a variant; the greatest governs."""
+    score = scope_score(match.entry.ops, ops) + scope_score(match.entry.dtypes, dtypes)
+    return (match.rank, score, match.path_rank, -match.order)
 
 
 def _ops_of(entry: TestEntry) -> Edits:

@@ -12,12 +12,14 @@ from selector.configs.model import Precision
 from selector.configs.names import read_name, read_path
 from selector.configs.nodes import Document, Fields, nearest
 from selector.configs.patterns import DTYPES, dtype_name
-from selector.configs.tree import Edits, FileEntry, Globals, Item, Place, TestEntry, Why
+from selector.configs.selectors import read_selectors
+from selector.configs.tree import Edits, FileEntry, Globals, Item, Place, Selectors, TestEntry, Why
 from selector.model import Mode
 
 MODES = tuple(m.value for m in Mode)
 _WHY = ("reason", "issue", "evidence", "until")
-_LATER = ("selectors", "platform", "devices")
+_LATER = ("platform",)
+_DEVICES = ("cpu", "cuda", "meta", "mps", "xpu", "hpu", "xla", "privateuse1", "spyre", "openreg")
 _ISSUE = re.compile(r"https?://\S+|[A-Za-z0-9][\w.-]*/[\w.-]+#\d+|#\d+")
 _UNTIL = re.compile(r"\d{4}-\d{2}-\d{2}|v?\d+\.\d+(?:\.\d+)?")
 
@@ -34,7 +36,7 @@ def read_files(doc: Document, node: Node) -> tuple[FileEntry, ...]:
 
 
 def _read_file(doc: Document, node: Node) -> FileEntry | None:
-    known = ("path", "unlisted_test_mode", "tests", "labels", "allow_empty", *_WHY)
+    known = ("path", "unlisted_test_mode", "tests", "labels", "allow_empty", "bypass_device_restrictions", *_WHY)
     found = doc.fields(node, "a file entry", known)
     if found is None:
         return None
@@ -49,7 +51,7 @@ def _read_file(doc: Document, node: Node) -> FileEntry | None:
     if path is None:
         return None
     kept = tuple(t for t in tests if t is not None)
-    return FileEntry(place(doc, node), path, unlisted or Mode.SKIP, kept, labels, empty, why)
+    return FileEntry(place(doc, node), path, unlisted or Mode.SKIP, kept, labels, empty, why, _read_bypass(doc, found))
 
 
 def read_mode(doc: Document, node: Node, what: str) -> Mode | None:
@@ -58,7 +60,7 @@ def read_mode(doc: Document, node: Node, what: str) -> Mode | None:
 
 
 def _read_test(doc: Document, node: Node) -> TestEntry | None:
-    known = ("names", "mode", "tags", "labels", "no_grad", "edits", *_WHY)
+    known = ("names", "mode", "tags", "labels", "no_grad", "edits", "selectors", "bypass_device_restrictions", *_WHY)
     _later(doc, node)
     found = doc.fields(node, "a test entry", (*known, *_LATER))
     if found is None:
@@ -86,6 +88,8 @@ def _read_test(doc: Document, node: Node) -> TestEntry | None:
         dtypes=_read_edits(doc, edits, "dtypes", read_dtype),
         modules=_read_edits(doc, edits, "modules", _read_included_module),
         cpu_move=_read_functions(doc, edits),
+        selectors=doc.each(found, "selectors", lambda n: read_selectors(doc, n)) or Selectors(),
+        bypass=_read_bypass(doc, found),
     )
 
 
@@ -104,6 +108,18 @@ def _later(doc: Document, node: Node) -> None:
         if str(key.value) in _LATER:
             hint = "take it out; entries apply to every device of this config"
             doc.problem(key, "config-not-supported", f"{key.value!r} is not supported yet", hint, lenient=True)
+
+
+def _read_bypass(doc: Document, found: Fields) -> tuple[str, ...]:
+    """Device types, checked against those that upstream's tests are limited to."""
+    if "bypass_device_restrictions" not in found:
+        return ()
+    return _read_devices(doc, found["bypass_device_restrictions"][1], "bypass_device_restrictions")
+
+
+def _read_devices(doc: Document, node: Node, what: str) -> tuple[str, ...]:
+    words = (doc.word(item, f"an item of {what}", _DEVICES, "config-value") for item in doc.items(node, what))
+    return tuple(w for w in words if w in _DEVICES)
 
 
 def _read_why(doc: Document, found: Fields) -> Why:
@@ -237,7 +253,7 @@ def _read_precision(doc: Document, node: Node, what: str) -> Precision | None:
 
 
 def read_globals(doc: Document, node: Node) -> Globals:
-    known = ("supported_dtypes", "supported_ops", "supported_modules", "input_config")
+    known = ("supported_dtypes", "supported_ops", "supported_modules", "input_config", "devices")
     _later(doc, node)
     found = doc.fields(node, "global", (*known, *_LATER))
     if found is None:
@@ -265,7 +281,8 @@ def read_globals(doc: Document, node: Node) -> Globals:
         seed = doc.each(inner, "seed", lambda n: doc.integer(n, "input_config.seed", minimum=0))
         at = place(doc, inner["seed"][1]) if "seed" in inner else None
     # an empty list of dtypes has always meant "no filter"; an empty list of ops means that no op is supported
-    return Globals(dtypes or None, ops, modules, seed, at)
+    devices = _read_devices(doc, found["devices"][1], "global.devices") if "devices" in found else ()
+    return Globals(dtypes or None, ops, modules, seed, at, devices)
 
 
 def _content(item: Item) -> object:

@@ -50,6 +50,30 @@ class Edits:
 
 
 @dataclass(frozen=True, slots=True)
+class Selector:
+    """One item of ``selectors.include`` or ``.exclude``: everything that it names must hold (RFC 1287, 5.4).
+
+    ``name_patterns`` and ``module_patterns`` are globs over the method's base name and the file's path.
+    """
+
+    place: Place
+    has_ops: bool | None = None
+    ops_in_supported: bool | None = None
+    markers: tuple[str, ...] = ()
+    decorators: tuple[str, ...] = ()
+    name_patterns: tuple[str, ...] = ()
+    module_patterns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Selectors:
+    """Which of an entry's tests run: one of ``include`` holds (or there is none), and none of ``exclude`` does."""
+
+    include: tuple[Selector, ...] = ()
+    exclude: tuple[Selector, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TestEntry:
     """One item of ``tests``."""
 
@@ -66,6 +90,9 @@ class TestEntry:
     dtypes: Edits = Edits()
     modules: Edits = Edits()
     cpu_move: tuple[str, ...] = ()
+    selectors: Selectors = Selectors()
+    bypass: tuple[str, ...] = ()
+    """device types whose restrictions (``@onlyCUDA``, ``only_for``) do not keep this device out"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +106,7 @@ class FileEntry:
     labels: tuple[str, ...] = ()
     allow_empty: bool = False
     why: Why = Why()
+    bypass: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +118,8 @@ class Globals:
     modules: tuple[Item, ...] | None = None
     seed: int | None = None
     seed_place: Place | None = None
+    devices: tuple[str, ...] = ()
+    """device types that tests are generated for beside this one; only ``cpu`` is there to compare with"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,97 @@
+"""The body of ``relay config explain``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from relay.errors import SettingsError
+from relay.services.device_configs import load_device
+from selector.configs.explain import NONE, OTHER, Explanation, Group, explain
+from selector.model import TestId
+from selector.opdb import from_json
+
+SHOWN = 8
+"""ops of a group that are named before "and N more" """
+
+
+def run(
+    test: str, folder: Path, opdb: Path | None = None, *, as_json: bool = False, console: Console | None = None
+) -> int:
+    """Prints what governs each group of variants of ``file::Class::method``. 0; 1 when no variant can run."""
+    console = console or Console(soft_wrap=True, highlight=False)
+    try:
+        wanted = TestId.parse(test)
+    except ValueError as exc:
+        raise SettingsError(str(exc), "for example test/test_view_ops.py::TestViewOps::test_real") from exc
+    device = load_device(folder)
+    ops = None
+    if opdb is not None:
+        try:
+            ops = [(op.name, op.variant) for op in from_json(opdb.read_text(encoding="utf-8")).ops]
+        except OSError as exc:
+            raise SettingsError(f"{opdb}: {exc.strerror}", "python -m relay.worker.opdb writes one") from exc
+    found = explain(device.configs, wanted, device.capability, ops=ops)
+    if as_json:
+        console.print_json(json.dumps(as_dict(found)))
+    else:
+        _print(found, console)
+    return 0 if any(g.presence != "dropped" and g.rule.mode != "skip" for g in found.groups) else 1
+
+
+def as_dict(found: Explanation) -> dict[str, object]:
+    return {
+        "test": str(found.test),
+        "notes": list(found.notes),
+        "groups": [
+            {
+                "ops": [_op(op) for op in g.ops],
+                "dtypes": [_dtype(d) for d in g.dtypes],
+                "presence": g.presence,
+                "mode": g.rule.mode.value,
+                "entry": g.rule.source,
+                "reason": g.rule.reason,
+                "issue": g.rule.issue,
+                "why": g.why,
+                "beaten": list(g.beaten),
+            }
+            for g in found.groups
+        ],
+    }
+
+
+def _print(found: Explanation, console: Console) -> None:
+    console.print(f"[bold]{escape(str(found.test))}[/bold]")
+    for note in found.notes:
+        console.print(f"  note: {escape(note)}")
+    for group in found.groups:
+        mode = "not generated" if group.presence == "dropped" else group.rule.mode.value
+        added = " (added, whether upstream has it or not)" if group.presence == "added" else ""
+        console.print(f"\n[bold]{mode}[/bold]{added}  {escape(_variants(group))}")
+        if group.presence != "dropped":
+            console.print(f"  by      {escape(group.rule.source or '-')}")
+        console.print(f"  because {escape(group.why)}")
+        if group.presence != "dropped" and group.rule.reason:
+            issue = f" [{group.rule.issue}]" if group.rule.issue else ""
+            console.print(f"  reason  {escape(group.rule.reason + issue)}")
+        for other in group.beaten:
+            console.print(f"  over    {escape(other)}")
+
+
+def _variants(group: Group) -> str:
+    ops = [_op(op) for op in group.ops]
+    shown = ", ".join(ops[:SHOWN]) + (f" and {len(ops) - SHOWN} more" if len(ops) > SHOWN else "")
+    return f"{shown} × {', '.join(map(_dtype, group.dtypes))}"
+
+
+def _op(op: tuple[str, str]) -> str:
+    if op[0] == NONE:
+        return "no op"
+    return "any other op" if op[0] == OTHER else f"{op[0]}.{op[1]}" if op[1] else op[0]
+
+
+def _dtype(dtype: str) -> str:
+    return {NONE: "no dtype", OTHER: "any other dtype"}.get(dtype, dtype)

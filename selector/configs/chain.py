@@ -1,0 +1,75 @@
+"""Which ops and dtypes of a test stay: configs and the device's sheet put together.
+
+The runtime (``relay.reuse``) and ``explain`` both ask here, with names taken from OpInfo and dtype *objects*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from selector.configs.capability import Capability
+from selector.configs.model import DtypeEdits, OpEdits
+from selector.configs.rules import ReuseConfigs
+from selector.model import TestId
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The filter of one test. Op and module names are OpInfo's, dtypes torch's without ``torch.``."""
+
+    test: TestId
+    configs: ReuseConfigs | None
+    capability: Capability | None
+    _edits: dict[tuple[str | None, str], DtypeEdits] = field(default_factory=dict, repr=False, compare=False)
+    _ops: list[OpEdits | None] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def op_edits(self) -> OpEdits | None:
+        if not self._ops:
+            self._ops.append(self.configs.ops(self.test) if self.configs else None)
+        return self._ops[0]
+
+    def keeps_op(self, name: str, variant: str = "", aten: str = "", composite: bool = False) -> bool:
+        """Whether an OpInfo stays in the test's list.
+
+        A config that lists its ops decides alone. Without such a list the sheet does, unless the op is ``composite``:
+        then it runs as other operators (``softmax`` as ``_softmax``), and only running it shows whether all are there.
+        """
+        edits = self.op_edits
+        if edits is not None:
+            if not edits.keeps(name, variant):
+                return False
+            if edits.supported is not None or edits.include:
+                return True
+        return self.capability is None or composite or self.capability.supports_op(aten or name)
+
+    def keeps_module(self, name: str) -> bool:
+        return self.configs is None or self.configs.modules(self.test).keeps(name)
+
+    def injected_ops(self) -> frozenset[str]:
+        """Ops that the config adds to this test's list."""
+        return self.op_edits.include if self.op_edits is not None else frozenset()
+
+    def injected_modules(self) -> frozenset[str]:
+        """Modules that the config adds to this test's list."""
+        return self.configs.modules(self.test).include if self.configs is not None else frozenset()
+
+    def dtypes(self, allowed: Iterable[str], op: str | None = None, op_variant: str = "") -> frozenset[str]:
+        """``(sheet ∩ config ∩ allowed) + include - exclude``."""
+        kept = frozenset(allowed)
+        if self.capability is not None:
+            kept = frozenset(name for name in kept if self.capability.supports_dtype(name))
+        if self.configs is None:
+            return kept
+        key = (op, op_variant)
+        if key not in self._edits:
+            self._edits[key] = self.configs.dtypes(self.test, op, op_variant)
+        return self._edits[key].apply(kept)
+
+    def keeps_dtype(self, name: str, op: str | None = None, op_variant: str = "") -> bool:
+        return name in self.dtypes((name,), op, op_variant)
+
+    def included_dtypes(self, op: str | None = None, op_variant: str = "") -> frozenset[str]:
+        """Dtypes that the config adds beyond what op and decorator allow."""
+        return self.dtypes((), op, op_variant)
