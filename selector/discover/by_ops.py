@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Mapping
 
 from selector.discover import native
 from selector.discover.by_python import PythonChange
@@ -17,6 +18,8 @@ from selector.model import Change, Evidence, FileChange
 _REGISTERED = re.compile(
     r"^@register_decomposition\((?P<args>[^@]*?)\)\n(?:@[^\n]*\n(?:[ )][^\n]*\n)*)*def (?P<function>\w+)", re.MULTILINE
 )
+_CAUSES = 3
+"""changed functions that are named for one op and test"""
 _ATEN = re.compile(r"\baten\.(\w+)")
 _WORD = re.compile(r"[A-Za-z_][\w.]*")
 # fmt: off
@@ -37,34 +40,30 @@ def python_ops(change: PythonChange, findings: Findings, index: OpIndex) -> None
     registered = _registered(change.file.new) | _registered(change.file.old)
     reach = Reach(change.new)
     module = change.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    causes: dict[OpTarget, list[tuple[str, str]]] = {}
     for key in sorted(change.changed):
         if key in ("__all__", MODULE) and len(change.changed) > 1:
             continue
         symbol = change.new.symbols.get(key) or change.old.symbols[key]
         if symbol.kind == "import":
             continue
-        users = _users(reach, key)
         seen: set[OpTarget] = set()
-        for user in sorted(users, key=lambda one: (one != key, one)):
+        for user in sorted(_users(reach, key), key=lambda one: (one != key, one)):
             for target in _targets(user, module, registered.get(user, frozenset()), index):
-                if target in seen:
-                    continue  # `add_` of `add`: the same op by a longer way
-                seen.add(target)
-                nearness = 1.0 if user == key else 0.8
-                for _, hit in index.hits(findings.inventory, [target]):
-                    # a list that draws the reference itself runs the edited code; the op alone may not
-                    runs_it = code != "op-reference" or any(name.startswith(REFS) for name in hit.ops)
-                    link = "" if user == key else f", which uses {key}"
-                    fact = Evidence(
-                        "op",
-                        f"runs {target.word} ({hit.how}){link} of {change.path}",
-                        change.path,
-                        change.place(key),
-                        key,
-                    )
-                    findings.add(hit.test, code, fact, nearness * hit.factor * (1.0 if runs_it else 0.5), hit.ops)
+                if target not in seen:  # `add_` of `add`: the same op by a longer way
+                    seen.add(target)
+                    causes.setdefault(target, []).append((key, user))
         if not seen:
             findings.not_mapped(change.path, f"{key} belongs to no known op", key)
+    for target, hit in index.hits(findings.inventory, causes):
+        # a list that draws the reference itself runs the edited code; the op alone may not
+        runs_it = code != "op-reference" or any(name.startswith(REFS) for name in hit.ops)
+        for key, user in sorted(causes[target], key=lambda pair: pair[0] != pair[1])[:_CAUSES]:
+            link = "" if user == key else f", which uses {key}"
+            text = f"runs {target.word} ({hit.how}){link} of {change.path}"
+            fact = Evidence("op", text, change.path, change.place(key), key)
+            nearness = 1.0 if user == key else 0.8
+            findings.add(hit.test, code, fact, nearness * hit.factor * (1.0 if runs_it else 0.5), hit.ops)
 
 
 def _users(reach: Reach, key: str) -> dict[str, frozenset[str]]:
@@ -103,6 +102,8 @@ def _registered(source: bytes | None) -> dict[str, frozenset[str]]:
 def opinfo_entries(change: PythonChange, findings: Findings, index: OpIndex) -> None:
     """Entries of op and module databases in the shared test library that differ, or use a helper that does."""
     reach = Reach(change.new)
+    causes: dict[OpTarget, list[tuple[str, Evidence]]] = {}
+    drawing = [(test, found.modules) for test, _, found in findings.inventory.tests() if found.modules is not None]
     for key in sorted(change.changed | change.soft):
         soft = key in change.soft
         users = {key: frozenset[str]()} if soft else _users(reach, key)
@@ -114,16 +115,17 @@ def opinfo_entries(change: PythonChange, findings: Findings, index: OpIndex) -> 
             text = f"{database} entry {name}" + (" (skips or decorators only)" if soft else "")
             text += "" if user == key else f" uses {key}"
             code = "op-info-skips" if soft else "op-info"
-            place = change.place(user) or change.place(key)
-            if "module" in database or "optim" in database:
-                for test, _, found in findings.inventory.tests():
-                    use = found.modules
-                    if use is not None and (use.include is None or name in use.include) and name not in use.exclude:
-                        findings.add(test, code, Evidence("op", text, change.path, place, user))
+            fact = Evidence("op", text, change.path, change.place(user) or change.place(key), user)
+            if "module" not in database and "optim" not in database:
+                causes.setdefault(_entry_target(name, index), []).append((code, fact))
                 continue
-            for _, hit in index.hits(findings.inventory, [_entry_target(name, index)]):
-                if hit.how.startswith("draws"):
-                    findings.add(hit.test, code, Evidence("op", text, change.path, place, user), hit.factor, hit.ops)
+            for test, use in drawing:
+                if (use.include is None or name in use.include) and name not in use.exclude:
+                    findings.add(test, code, fact)
+    for target, hit in index.hits(findings.inventory, causes):
+        if hit.how.startswith("draws"):
+            for code, fact in causes[target][:_CAUSES]:
+                findings.add(hit.test, code, fact, hit.factor, hit.ops)
 
 
 def _entry_target(label: str, index: OpIndex) -> OpTarget:
@@ -137,10 +139,8 @@ def _entry_target(label: str, index: OpIndex) -> OpTarget:
 
 def native_yaml(file: FileChange, findings: Findings, index: OpIndex) -> None:
     """Functions whose entries in ``native_functions.yaml`` or ``derivatives.yaml`` differ."""
-    names = native.yaml_ops(file.old, file.new)
-    for name in sorted(names):
-        target = index.word(name)
-        _op(file, target, name, "op-native", f"its entry in {file.path} differs", findings, index)
+    names = {name: index.word(name) for name in sorted(native.yaml_ops(file.old, file.new))}
+    _ops(file, names, "op-native", f"its entry in {file.path} differs", findings, index)
     if native.yaml_head_changed(file.old, file.new):
         findings.not_mapped(file.path, "the part before the first entry differs")
 
@@ -153,17 +153,8 @@ def kernel(file: FileChange, findings: Findings, index: OpIndex, *, other_backen
     for words, factor, what in ((functions, 1.0, "function"), (mentioned if known else frozenset(), 0.4, "line")):
         targets = {t.word: t for t in map(index.word, sorted(words)) if t is not None}
         if targets:
-            for word in sorted(targets):
-                _op(
-                    file,
-                    targets[word],
-                    word,
-                    code,
-                    f"a {what} of {file.path} that names it differs",
-                    findings,
-                    index,
-                    factor,
-                )
+            why = f"a {what} of {file.path} that names it differs"
+            _ops(file, dict(sorted(targets.items())), code, why, findings, index, factor)
             return
     stem = posixpath.basename(file.path).partition(".")[0]
     family = native.FAMILIES.get(stem)
@@ -174,7 +165,7 @@ def kernel(file: FileChange, findings: Findings, index: OpIndex, *, other_backen
         return
     by_stem = index.word(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", stem).lower()) if known else None
     if by_stem is not None:
-        _op(file, by_stem, by_stem.word, code, f"{file.path} is named after it", findings, index, 0.8)
+        _ops(file, {by_stem.word: by_stem}, code, f"{file.path} is named after it", findings, index, 0.8)
     elif other_backend:
         backend = backend_of(file.path) or "another device"
         findings.decide(
@@ -184,22 +175,26 @@ def kernel(file: FileChange, findings: Findings, index: OpIndex, *, other_backen
         findings.not_mapped(file.path, "no known op could be read out of the change")
 
 
-def _op(
+def _ops(
     file: FileChange,
-    target: OpTarget | None,
-    name: str,
+    targets: Mapping[str, OpTarget | None],
     code: str,
     why: str,
     findings: Findings,
     index: OpIndex,
     factor: float = 1.0,
 ) -> None:
-    hits = list(index.hits(findings.inventory, [target])) if target is not None else []
-    if not hits and not code.endswith("other-backend"):
-        findings.not_mapped(file.path, f"no test was found to run {name}", name)
-    for found, hit in hits:
-        fact = Evidence("op", f"runs {found.word} ({hit.how}): {why}", file.path, symbol=name)
+    """Adds the tests that run the ops, by the names that the file gives them; a name that leads nowhere widens."""
+    found = {target: name for name, target in targets.items() if target is not None}
+    reached: set[OpTarget | None] = set()
+    for op, hit in index.hits(findings.inventory, found):
+        reached.add(op)
+        fact = Evidence("op", f"runs {op.word} ({hit.how}): {why}", file.path, symbol=found[op])
         findings.add(hit.test, code, fact, hit.factor * factor, hit.ops)
+    if code != "op-kernel-other-backend":
+        for name, target in targets.items():
+            if target not in reached:
+                findings.not_mapped(file.path, f"no test was found to run {name}", name)
 
 
 def title(change: Change, findings: Findings, index: OpIndex) -> None:
@@ -208,14 +203,15 @@ def title(change: Change, findings: Findings, index: OpIndex) -> None:
         return
     text = change.title[:500]
     quoted = set(re.findall(r"`([\w.]+)`", text))
+    named: dict[OpTarget, str] = {}
     for word in dict.fromkeys(_WORD.findall(text)):
         plain = word.strip(".").rpartition(".")[2]
         as_code = word in quoted or "." in word.strip(".") or "_" in plain
         if len(plain) < 3 or (plain.lower() in _ENGLISH and not as_code):
             continue
         target = index.word(plain)
-        if target is None or target.word != plain:
-            continue
-        for _, hit in index.hits(findings.inventory, [target]):
-            fact = Evidence("title", f"the title names {plain}, which the test runs ({hit.how})")
-            findings.add(hit.test, "op-title", fact, hit.factor, hit.ops)
+        if target is not None and target.word == plain:
+            named[target] = plain
+    for target, hit in index.hits(findings.inventory, named):
+        fact = Evidence("title", f"the title names {named[target]}, which the test runs ({hit.how})")
+        findings.add(hit.test, "op-title", fact, hit.factor, hit.ops)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from selector.discover.cache import InventoryCache
@@ -16,6 +17,8 @@ from selector.discover.records import MODULE, FileRecord
 from selector.discover.spread import Spreader
 from selector.model import Evidence, FileChange, TestId, Tree
 
+MANY_HITS = 30_000
+"""tests reached, counted again for every symbol, after which the rest is followed file by file"""
 _EVERYWHERE = frozenset({"main", "run", "init", "get", "set", "wrapper", "inner", "apply", "call", "forward", "step"})
 
 
@@ -104,19 +107,21 @@ def helpers(changes: list[PythonChange], findings: Findings, spreader: Spreader,
 
     ``batched``: all changed symbols of a file at once; the evidence then names the file and not the symbol.
     """
+    work = 0
     for change in changes:
         tests = {f"{cls}.{name}" for cls, name in _tests(change.old) | _tests(change.new)}
         symbols = sorted(key for key in change.changed - tests if "[" not in key)
-        groups = [symbols] if batched and symbols else [[key] for key in symbols]
-        for group in groups:
-            _helper_group(change, change.path, group, findings, spreader)
+        while symbols:
+            size = len(symbols) if batched or work > MANY_HITS else 1
+            work += _helper_group(change, change.path, symbols[:size], findings, spreader)
+            symbols = symbols[size:]
         if change.file.status == "renamed" and change.file.old_path:
             # who still imports the file by its old name
             old = sorted(key for key in change.old.symbols if "[" not in key)
             _helper_group(change, change.file.old_path, old, findings, spreader)
 
 
-def _helper_group(change: PythonChange, path: str, group: list[str], findings: Findings, spreader: Spreader) -> None:
+def _helper_group(change: PythonChange, path: str, group: list[str], findings: Findings, spreader: Spreader) -> int:
     name = group[0] if len(group) == 1 else None
     label = name if name and name != MODULE else "module-level code" if name == MODULE else f"{len(group)} symbols"
     start = {key: frozenset[str]() for key in group}
@@ -143,6 +148,7 @@ def _helper_group(change: PythonChange, path: str, group: list[str], findings: F
     entries = any("[" in key for key in Reach(change.new).dependents({key: frozenset() for key in group}))
     if not (reached or entries or name is None or _is_import(change, name)) and change.kind is FileKind.TESTLIB:
         findings.not_mapped(change.path, f"no test was found to reach {label}", name)
+    return len(reached)
 
 
 def _is_import(change: PythonChange, key: str) -> bool:
@@ -174,7 +180,6 @@ def torch_module(
     mapped = _by_import(change, touched, findings, tree, cache)
     mapped |= _by_ops_and_modules(change, touched, findings, index)
     mapped |= _by_name(change, touched, findings)
-    _by_area(change, findings)
     # a changed symbol counts as mapped when it, or something that depends on it, led to a test
     for key in sorted(change.changed):
         if _is_import(change, key) or key == "__all__":
@@ -189,32 +194,25 @@ def _by_import(
 ) -> set[str]:
     mapped: set[str] = set()
     modules = [change.path, *_reexporters(change.path, touched, tree, cache)]
-    for path, record in findings.inventory.files.items():
-        if not path.startswith(TESTS) or record.problem:
-            continue
-        for one in record.imports:
-            for module in modules:
-                name = taken(path, one, module)
-                if name is None or (name and name != "*" and name not in touched):
+    for module in modules:
+        for path, one, name in findings.inventory.importers(module):
+            if not path.startswith(TESTS) or (name and name != "*" and name not in touched):
+                continue
+            if not name and one.local == "torch":
+                continue  # `import torch.x.y` binds torch: use is seen by name
+            reach = findings.inventory.reach(path)
+            for test, cls, found in findings.inventory.tests(path):
+                keys = reach.test(cls.name, found.name)
+                if name != "*" and one.local not in keys:
                     continue
-                if not name and one.local == "torch":
-                    continue  # `import torch.x.y` binds torch: use is seen by name
-                reach = findings.inventory.reach(path)
-                for test, cls, found in findings.inventory.tests(path):
-                    keys = reach.test(cls.name, found.name)
-                    used = touched if name in ("", "*") else {name}
-                    if name != "*" and one.local not in keys:
-                        continue
-                    if name in ("", "*"):
-                        used = touched & {*reach.names(keys)}
-                        if not used and name == "*":
-                            continue
-                    symbol = min(used, default=None)
-                    text = f"imports {one.name or one.module} ({path}:{one.line}) from {change.path}"
-                    findings.add(
-                        test, "import", Evidence("import", text, change.path, change.place(symbol or ""), symbol)
-                    )
-                    mapped |= used
+                used = touched & reach.names(keys) if name in ("", "*") else {name}
+                if not used and name == "*":
+                    continue
+                symbol = min(used, default=None)
+                text = f"imports {one.name or one.module} ({path}:{one.line}) from {change.path}"
+                place = change.place(symbol or "")
+                findings.add(test, "import", Evidence("import", text, change.path, place, symbol))
+                mapped |= used
     return mapped
 
 
@@ -287,9 +285,14 @@ def _by_name(change: PythonChange, touched: set[str], findings: Findings) -> set
     return mapped
 
 
-def _by_area(change: PythonChange, findings: Findings) -> None:
-    for prefix in area_of(change.path):
-        for test, _, _ in findings.inventory.tests():
+def areas(paths: Iterable[str], findings: Findings) -> None:
+    """The folders that hold the tests of the changed parts of torch; one pass for all paths."""
+    prefixes: dict[str, str] = {}
+    for path in paths:
+        for prefix in area_of(path):
+            prefixes.setdefault(prefix, path)
+    for test, _, _ in findings.inventory.tests() if prefixes else ():
+        for prefix, path in prefixes.items():
             if test.file.startswith(prefix):
-                fact = Evidence("area", f"{prefix} holds the tests of this part of torch", change.path)
-                findings.add(test, "area", fact)
+                text = f"{prefix} holds the tests of this part of torch"
+                findings.add(test, "area", Evidence("area", text, path))

@@ -17,8 +17,10 @@ from selector.discover.records import EMPTY, FileRecord
 from selector.discover.spread import Spreader
 from selector.model import Change, Decision, Evidence, FileChange, OpDatabase, Stage, Tree
 
-MANY_FILES = 400
-"""changed Python files beyond which their symbols are no longer compared one by one"""
+MANY_MODULES = 100
+"""changed modules of torch beyond which they are no longer compared symbol by symbol"""
+MANY_TEST_FILES = 1_500
+"""the same for test files, which the inventory has read already"""
 MANY_SYMBOLS = 60
 """changed helpers beyond which they are followed file by file"""
 _PYTHON = frozenset(
@@ -104,10 +106,11 @@ class _Run:
             self.unmapped(file, "binary-change", "a binary file: nothing can be read out of it")
         elif kind in _PYTHON:
             self.mattering = True
-            if len(python) >= MANY_FILES:
-                self.unmapped(
-                    file, "too-many-changes", f"more than {MANY_FILES} Python files change: not compared one by one"
-                )
+            shared = kind in (FileKind.TEST, FileKind.TESTLIB)
+            limit = MANY_TEST_FILES if shared else MANY_MODULES
+            if sum((one.kind in (FileKind.TEST, FileKind.TESTLIB)) is shared for one in python) >= limit:
+                why = f"more than {limit} {'test files' if shared else 'modules'} change: not compared one by one"
+                self.unmapped(file, "too-many-changes", why)
             else:
                 self.python(file, kind, python)
         elif kind is FileKind.TEST_DATA:
@@ -165,6 +168,8 @@ class _Run:
                 by_ops.python_ops(change, findings, self.index)
             elif change.kind is FileKind.TORCH:
                 by_python.torch_module(change, findings, self.index, self.head, self.cache)
+
+        by_python.areas([change.path for change in python if change.kind is FileKind.TORCH], findings)
 
     def test_data(self, file: FileChange) -> None:
         """A file that tests read: those of the files that name it, else those beside it."""

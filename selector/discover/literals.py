@@ -11,6 +11,8 @@ Scope = Mapping[str, ast.expr]
 """module-level names that are assigned exactly once, with their values"""
 
 _DEPTH = 8
+_STEPS = 5_000
+"""nodes that reading one expression may visit: names that stand for lists of names grow without end"""
 _DTYPE_NAMES = {
     "half": "float16", "float": "float32", "double": "float64", "short": "int16", "int": "int32", "long": "int64",
     "cfloat": "complex64", "cdouble": "complex128", "chalf": "complex32",
@@ -29,40 +31,62 @@ def dotted(node: ast.AST) -> str:
     return ".".join([node.id, *reversed(parts)])
 
 
-def strings(node: ast.AST | None, scope: Scope, depth: int = _DEPTH) -> tuple[str, ...] | None:
+class _Steps:
+    """A budget shared by everything that one expression leads to."""
+
+    def __init__(self) -> None:
+        self.left = _STEPS
+
+    def spent(self) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+
+def strings(node: ast.AST | None, scope: Scope) -> tuple[str, ...] | None:
     """The strings of a literal, or of a tuple, list or set of them, looked up through ``scope``; None if it is not."""
-    if node is None or depth == 0:
+    return _strings(node, scope, _DEPTH, _Steps())
+
+
+def _strings(node: ast.AST | None, scope: Scope, depth: int, steps: _Steps) -> tuple[str, ...] | None:
+    if node is None or depth == 0 or steps.spent():
         return None
     if isinstance(node, ast.Constant):
         return (node.value,) if isinstance(node.value, str) else None
     if isinstance(node, ast.Name):
-        return strings(scope.get(node.id), scope, depth - 1)
+        return _strings(scope.get(node.id), scope, depth - 1, steps)
     if isinstance(node, ast.Tuple | ast.List | ast.Set):
         out: list[str] = []
         for item in node.elts:
-            found = strings(item.value if isinstance(item, ast.Starred) else item, scope, depth - 1)
+            found = _strings(item.value if isinstance(item, ast.Starred) else item, scope, depth - 1, steps)
             if found is None:
                 return None
             out.extend(found)
         return tuple(out)
     if isinstance(node, ast.Dict) and all(k is not None for k in node.keys):
-        return strings(ast.Tuple([k for k in node.keys if k is not None], ast.Load()), scope, depth - 1)
+        return _strings(ast.Tuple([k for k in node.keys if k is not None], ast.Load()), scope, depth - 1, steps)
     if (
         isinstance(node, ast.Call)
         and dotted(node.func) in ("set", "frozenset", "tuple", "list")
         and len(node.args) == 1
     ):
-        return strings(node.args[0], scope, depth - 1)
+        return _strings(node.args[0], scope, depth - 1, steps)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.BitOr):
-        left, right = strings(node.left, scope, depth - 1), strings(node.right, scope, depth - 1)
+        left, right = _strings(node.left, scope, depth - 1, steps), _strings(node.right, scope, depth - 1, steps)
         return None if left is None or right is None else left + right
     return None
 
 
-def dtype_names(nodes: list[ast.expr], scope: Scope, depth: int = _DEPTH) -> tuple[str, ...]:
+def dtype_names(nodes: list[ast.expr], scope: Scope) -> tuple[str, ...]:
     """Names of dtypes without ``torch.``; ``?`` stands for a part that only running it could tell."""
+    return _dtype_names(nodes, scope, _DEPTH, _Steps())
+
+
+def _dtype_names(nodes: list[ast.expr], scope: Scope, depth: int, steps: _Steps) -> tuple[str, ...]:
     out: list[str] = []
     for node in nodes:
+        if steps.spent():
+            out.append(UNKNOWN)
+            break
         if isinstance(node, ast.Starred):
             node = node.value
         name = dotted(node)
@@ -70,9 +94,9 @@ def dtype_names(nodes: list[ast.expr], scope: Scope, depth: int = _DEPTH) -> tup
             last = name.rpartition(".")[2]
             out.append(_DTYPE_NAMES.get(last, last))
         elif isinstance(node, ast.Tuple | ast.List | ast.Set):
-            out.extend(dtype_names(node.elts, scope, depth))
+            out.extend(_dtype_names(node.elts, scope, depth, steps))
         elif isinstance(node, ast.Name) and node.id in scope and depth:
-            out.extend(dtype_names([scope[node.id]], scope, depth - 1))
+            out.extend(_dtype_names([scope[node.id]], scope, depth - 1, steps))
         else:
             out.append(UNKNOWN)
     return tuple(dict.fromkeys(out))
@@ -80,7 +104,7 @@ def dtype_names(nodes: list[ast.expr], scope: Scope, depth: int = _DEPTH) -> tup
 
 def database_use(call: ast.Call, scope: Scope) -> DbUse:
     """What ``@ops(expression, dtypes=..., allowed_dtypes=...)`` (or ``@modules``) draws from."""
-    reader = _Reader(scope)
+    reader = _Reader(scope, _Steps())
     if call.args:
         reader.read(call.args[0], _DEPTH)
     else:
@@ -110,15 +134,16 @@ class _Reader:
     """Collects the databases and literal filters of one expression. A filter that is not understood lets everything
     through; two databases with different filters are kept apart by dropping the filters (everything passes)."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, steps: _Steps) -> None:
         self.scope = scope
+        self.steps = steps
         self.lists: list[str] = []
         self.include: set[str] | None = None
         self.exclude: set[str] = set()
         self.sure = True
 
     def read(self, node: ast.expr, depth: int) -> None:
-        if depth == 0:
+        if depth == 0 or self.steps.spent():
             self.sure = False
         elif isinstance(node, ast.Name):
             if node.id in self.scope:
@@ -163,7 +188,7 @@ class _Reader:
     def union(self, parts: list[ast.expr], depth: int) -> None:
         filtered = False
         for part in parts:
-            inner = _Reader(self.scope)
+            inner = _Reader(self.scope, self.steps)
             inner.read(part, depth - 1)
             self.lists.extend(inner.lists)
             self.sure = self.sure and inner.sure

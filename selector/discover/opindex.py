@@ -110,35 +110,43 @@ class OpIndex:
                 yield entry
 
     def hits(self, inventory: Inventory, targets: Iterable[OpTarget]) -> Iterator[tuple[OpTarget, OpHit]]:
-        """Every test that draws, calls or is named after one of the ops."""
-        targets = list(targets)
-        words = {t.word: t for t in targets}
-        called: dict[str, list[OpHit]] = defaultdict(list)
+        """Every test that draws, calls or is named after one of the ops; one pass for all of them."""
+        words: dict[str, list[OpTarget]] = {}
+        for target in targets:
+            words.setdefault(target.word, []).append(target)
+        if not words:
+            return
+        every = [target for group in words.values() for target in group]
+        wanted = frozenset(words)
+        called: dict[str, list[tuple[TestId, int, str, float]]] = defaultdict(list)
         for test, cls, found in inventory.tests():
             if found.ops is not None:
-                for target in targets:
+                source = " + ".join(found.ops.lists) or "its own list"
+                for target in every:
                     ops, sure = self.drawn(found.ops, target.names)
                     if ops:
-                        source = " + ".join(found.ops.lists) or "its own list"
                         yield target, OpHit(test, found.line, ops, f"draws it from {source}", 1.0 if sure else 0.5)
                 continue
-            reach = inventory.reach(test.file)
+            for word in sorted(wanted & _parts(found.name)):
+                called[word].append((test, found.line, "is named after it", 0.9))
             record = inventory.files[test.file]
-            parts = set(found.name.split("_"))
-            mentioned = [w for w in words if w in record.mentions]
-            for word in words:
-                if word in parts or (("_" in word) and f"_{word}_" in f"_{found.name}_"):
-                    called[word].append(OpHit(test, found.line, words[word].names, "is named after it", 0.9))
+            mentioned = wanted & record.mentions
             if mentioned:
-                keys = reach.test(cls.name, found.name)
-                for word in mentioned:
-                    if any(word in record.symbols[key].attrs for key in keys):
-                        called[word].append(OpHit(test, found.line, words[word].names, "calls it", 0.8))
+                keys = inventory.reach(test.file).test(cls.name, found.name)
+                used = {attr for key in keys for attr in record.symbols[key].attrs}
+                for word in sorted(mentioned & used):
+                    called[word].append((test, found.line, "calls it", 0.8))
         for word, hits in called.items():
             crowd = min(1.0, _CROWD / len(hits))
-            for hit in hits:
-                factor = hit.factor * (crowd if hit.how == "calls it" else 1.0)
-                yield words[word], OpHit(hit.test, hit.line, hit.ops, hit.how, factor)
+            for test, line, how, factor in hits:
+                for target in words[word]:
+                    yield target, OpHit(test, line, target.names, how, factor * (crowd if how == "calls it" else 1.0))
+
+
+def _parts(name: str) -> set[str]:
+    """``test_index_add_big`` -> index, add, big, index_add, ...: the ops it may be named after."""
+    words = name.split("_")
+    return {"_".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, min(len(words), i + 6) + 1)}
 
 
 def base_name(name: str) -> str:

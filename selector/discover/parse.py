@@ -31,6 +31,7 @@ MAX_BYTES = 8_000_000
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Loops = dict[str, list[str]]
 """variable of a surrounding ``for`` -> the names it runs over"""
+_MAX_FACTOR = 100_000
 _DEVICE = "instantiate_device_type_tests"
 _PARAMETRIZED = "instantiate_parametrized_tests"
 _SOFT = frozenset({"skips", "decorators"})
@@ -272,7 +273,7 @@ class _File:
             elif name == "dtypes":
                 dtypes = literals.dtype_names(decorator.args, self.scope)
             elif name in ("parametrize", "subtest"):
-                factor *= _choices(decorator)
+                factor = min(factor * _choices(decorator), _MAX_FACTOR)
             elif isinstance(decorator.func, ast.Name) and decorator.func.id in self.scope:
                 # an alias made by functools.partial(ops, ...)
                 bound = self.scope[decorator.func.id]

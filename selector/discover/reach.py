@@ -23,6 +23,7 @@ class Reach:
                 self._methods.setdefault(cls, []).append(method)
         self._chains: dict[str, tuple[str, ...]] = {}
         self._edges: dict[Node, tuple[Node, ...]] = {}
+        self._back: dict[str, set[str]] | None = None
         self._tests: dict[tuple[str, str], frozenset[str]] = {}
 
     def chain(self, cls: str) -> tuple[str, ...]:
@@ -75,11 +76,7 @@ class Reach:
         A value is empty where the symbol changed as a whole; for a class that changed through some of its methods
         only, it holds their names: who never calls them is not touched.
         """
-        back: dict[str, set[str]] = {}
-        for key, symbol in self.record.symbols.items():
-            cls = key.partition(".")[0] if symbol.kind in ("method", "class") else ""
-            for target, _ in self._targets((key, cls)):
-                back.setdefault(target, set()).add(key)
+        back = self._users()
         whole: set[str] = set()
         through: dict[str, set[str]] = {}
         todo = [(key, m) for key, ms in changed.items() if key in self.record.symbols for m in ms or ("",)]
@@ -106,6 +103,15 @@ class Reach:
                         todo.append((cls, name))
         found = {key: frozenset(names) for key, names in through.items() if key not in whole}
         return found | dict.fromkeys(whole, frozenset[str]())
+
+    def _users(self) -> dict[str, set[str]]:
+        if self._back is None:
+            self._back = {}
+            for key, symbol in self.record.symbols.items():
+                cls = key.partition(".")[0] if symbol.kind in ("method", "class") else ""
+                for target, _ in self._targets((key, cls)):
+                    self._back.setdefault(target, set()).add(key)
+        return self._back
 
     def _closure(self, start: Iterable[Node]) -> set[Node]:
         seen: set[Node] = set()

@@ -11,7 +11,7 @@ import pytest
 from selector.discover import Discovery, MemoryCache
 from selector.discover.findings import FILE_CODES, IMPACT_CODES
 from selector.errors import TreeError
-from selector.model import Change, FileChange, OpDatabase, TestId
+from selector.model import Change, FileChange, OpDatabase, OpEntry, TestId
 from selector.trees import MemoryTree
 
 Discover = Callable[..., Discovery]
@@ -540,6 +540,23 @@ def test_an_empty_change_reaches_nothing_and_says_so(discovered: Discover) -> No
 def test_a_tree_without_tests_is_refused(discovered: Discover) -> None:
     with pytest.raises(TreeError):
         discovered({"setup.py": "a"}, {"setup.py": "b"})
+
+
+def test_hundreds_of_ops_at_once_are_one_pass_over_the_tests(discovered: Discover) -> None:
+    count = 600
+    database = OpDatabase("2.13.0", tuple(OpEntry(f"op{n}", "", f"op{n}", ("op_db",)) for n in range(count)))
+    also = {f"test/test_{k}.py": GENERIC.replace("test_", f"test_{k}_") for k in range(150)}
+    yaml = "".join(f"- func: op{n}(Tensor self) -> Tensor\n" for n in range(count))
+    refs = "def _shared(x): return 1\n" + "".join(f"def op{n}(x): return _shared(x)\n" for n in range(count))
+    base = {"aten/src/ATen/native/native_functions.yaml": yaml, "torch/_refs/__init__.py": refs}
+    head = {
+        path: text.replace("-> Tensor", "-> Tensor?").replace("return 1", "return 2") for path, text in base.items()
+    }
+    began = time.process_time()
+    found = discovered(base, head, also=also, opdb=database)
+    assert time.process_time() - began < 15.0
+    assert len(found.impacts) == 150 * 3  # of lists that the database does not know it is assumed
+    assert not found.widened
 
 
 def test_three_thousand_changed_files_are_bounded_and_widen(discovered: Discover) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import time
 
 import pytest
 from hypothesis import given
@@ -191,6 +192,38 @@ def test_a_file_that_cannot_be_used_gives_the_reason(source: bytes, problem: str
     assert problem in record.problem
     assert not record.symbols
     assert from_bytes(to_bytes(record)) == record
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "\n".join(f"n{i} = [{', '.join([f'n{i + 1}'] * 60)}]" for i in range(12)) + "\nn12 = ['a']\n",
+        "\n".join(f"n{i} = n{i + 1} + n{i + 1}" for i in range(60)) + "\nn60 = op_db\n",
+    ],
+)
+def test_names_of_lists_of_names_do_not_grow_without_end(code: str) -> None:
+    """Upstream's code is a stranger's: 60 ** 12 names must not be read one by one."""
+    began = time.process_time()
+    test = one_test(
+        code
+        + """
+class TestX(TestCase):
+    @ops([op for op in n0 if op.name in n0])
+    @dtypes(*n0)
+    @onlyOn(n0)
+    @parametrize("x", n0)
+    def test_a(self): pass
+instantiate_device_type_tests(TestX, globals(), only_for=n0)
+"""
+    )
+    assert time.process_time() - began < 2.0
+    assert test.ops is not None
+    assert not (test.ops.include and test.ops.sure)
+
+
+def test_parametrisations_are_counted_up_to_a_limit() -> None:
+    many = "\n".join(f"    @parametrize('p{n}', [{'1, ' * 50}])" for n in range(3_000))
+    assert one_test(f"class TestX(TestCase):\n{many}\n    def test_a(self): pass\n").factor == 100_000
 
 
 @given(st.binary(max_size=200))
