@@ -6,6 +6,7 @@ import gzip
 import io
 import tarfile
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from relay.errors import NotFound
 from relay.mirror.tree import GitTree
@@ -13,38 +14,67 @@ from relay.mirror.tree import GitTree
 CHUNK = 256 * 1024
 
 
-def pack(tree: GitTree, paths: Iterable[str]) -> Iterator[bytes]:
-    """The files at or below ``paths`` as chunks of a tar.gz; closes the tree at its end. Paths that the commit does not
-    hold are left out; NotFound when it holds none of them. Links are not packed: a tree that is unpacked elsewhere
-    must not point out of itself."""
+@dataclass(frozen=True, slots=True)
+class Also:
+    """Files of another commit that go into the same archive, below ``folder``. What it does not hold is left out."""
+
+    tree: GitTree
+    paths: tuple[str, ...]
+    folder: str
+
+
+def pack(
+    tree: GitTree, paths: Iterable[str], *, without: Iterable[str] = (), also: Also | None = None
+) -> Iterator[bytes]:
+    """The files at or below ``paths`` as chunks of a tar.gz, but for those below ``without``; closes the trees at its
+    end. Paths that the commit does not hold are left out; NotFound when it holds none of them. Links are not packed: a
+    tree that is unpacked elsewhere must not point out of itself."""
     wanted = tuple(path.strip("/") for path in paths)
     exact = frozenset(wanted)
     below = tuple(f"{path}/" for path in wanted)
-    names = sorted(name for name in tree.paths() if name in exact or name.startswith(below))
+    left_out = tuple(f"{path.strip('/')}/" for path in without)
+    names = sorted(
+        name for name in tree.paths() if name in exact or (name.startswith(below) and not name.startswith(left_out))
+    )
     if not names:
-        tree.close()
+        _close(tree, also)
         raise NotFound(f"commit {tree.sha} has none of {', '.join(wanted) or 'the paths'}")
-    return _stream(tree, names)
+    return _stream(tree, names, also)
 
 
-def _stream(tree: GitTree, names: list[str]) -> Iterator[bytes]:
+def _entries(tree: GitTree, names: list[str], also: Also | None) -> Iterator[tuple[str, GitTree, str]]:
+    """(name in the archive, tree, path in the tree)."""
+    if also is not None:
+        for path in sorted(set(also.paths) & also.tree.paths().keys()):
+            yield f"{also.folder}/{path}", also.tree, path
+    for name in names:
+        yield name, tree, name
+
+
+def _close(tree: GitTree, also: Also | None) -> None:
+    tree.close()
+    if also is not None:
+        also.tree.close()
+
+
+def _stream(tree: GitTree, names: list[str], also: Also | None) -> Iterator[bytes]:
     sink = _Sink()
     try:
         with (
             gzip.GzipFile(fileobj=sink, mode="wb", compresslevel=1, mtime=0) as packed,
             tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
         ):
-            for name in names:
-                content = tree.read(name)
+            for name, source, path in _entries(tree, names, also):
+                content = source.read(path)
                 info = tarfile.TarInfo(name)
                 info.size = len(content)
-                info.mode = 0o755 if tree.executable(name) else 0o644
+                info.mode = 0o755 if source.executable(path) else 0o644
                 tar.addfile(info, io.BytesIO(content))
                 if sink.size >= CHUNK:
                     yield sink.take()
         yield sink.take()
     finally:
-        tree.close()
+        _close(tree, also)
 
 
 class _Sink(io.RawIOBase):

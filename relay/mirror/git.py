@@ -99,11 +99,26 @@ class Mirror:
         files = diff.changes(self.path, common, head, max_file_bytes=max_file_bytes)
         return Change(common, head, files, title, body)
 
-    def archive(self, sha: str, paths: Iterable[str]) -> Iterator[bytes]:
-        """The commit's files at or below ``paths`` as chunks of a tar.gz, fetched when needed. Paths that the commit
-        does not hold are left out; NotFound when it holds none of them."""
-        self.ensure(sha)
-        return archive.pack(self.tree(sha), paths)
+    def archive(
+        self,
+        sha: str,
+        paths: Iterable[str],
+        *,
+        without: Iterable[str] = (),
+        base: str | None = None,
+        base_paths: Iterable[str] = (),
+        base_folder: str = ".base",
+    ) -> Iterator[bytes]:
+        """The commit's files at or below ``paths`` as chunks of a tar.gz, but for those below ``without``; fetched when
+        needed. ``base_paths`` of the commit ``base`` are added below ``base_folder``. Paths that a commit does not hold
+        are left out; NotFound when ``sha`` holds none of them."""
+        also = None
+        if base is not None and base_paths:
+            self.ensure(sha, base)
+            also = archive.Also(self.tree(base), tuple(base_paths), base_folder)
+        else:
+            self.ensure(sha)
+        return archive.pack(self.tree(sha), paths, without=without, also=also)
 
     def _missing(self, shas: Iterable[str]) -> list[str]:
         wanted = list(dict.fromkeys(shas))

@@ -61,6 +61,13 @@ def holder(engine: Engine, shard_id: str, token: str) -> Row[Any]:
         return shards.held(conn, shard_id, token)
 
 
+def compared_with(engine: Engine, shard: Row[Any]) -> str | None:
+    """The commit that the shard's run compares the change with; None where it is not known."""
+    with reading(engine) as conn:
+        found = conn.execute(select(dispatch.c.compare_sha).where(dispatch.c.id == shard.dispatch_id)).scalar_one()
+    return str(found) if found else None
+
+
 def record(
     engine: Engine, settings: Settings, shard_id: str, token: str, lines: Sequence[dict[str, Any]], now: float
 ) -> dict[str, int]:

@@ -24,6 +24,9 @@ from selector.opdb import from_json
 router = APIRouter(prefix="/worker")
 MAX_RESULTS_BYTES = 8 * 1024 * 1024
 MAX_OPDB_BYTES = 32 * 1024 * 1024
+BASE_FOLDER = ".base"
+NOT_SENT = ("test/cpp", "test/dynamo_expected_failures", "test/dynamo_skips")
+"""parts of upstream's ``test/`` that no Python test on a device reads; in number most of its files"""
 
 
 class Hello(BaseModel):
@@ -130,11 +133,15 @@ def heartbeat(shard_id: str, token: Token, request: Request) -> dict[str, Any]:
 def tree(shard_id: str, token: Token, request: Request) -> Response:
     state = request.app.state
     row = leasing.holder(state.engine, shard_id, token)
-    commit = row.spec["commit"]
-    etag = f'"{commit}"'
+    commit, files = row.spec["commit"], tuple(row.spec["runtime"]["files"])
+    # the base's text of the overlaid files, so that the worker sees how far it is from what it has installed
+    base = leasing.compared_with(state.engine, row) if files else None
+    etag = f'"{commit}.{base}"' if base else f'"{commit}"'
     if request.headers.get("if-none-match") == etag:
         return Response(status_code=304, headers={"ETag": etag})
-    packed = mirror(state.settings).archive(commit, ("test", *row.spec["runtime"]["files"]))
+    packed = mirror(state.settings).archive(
+        commit, ("test", *files), without=NOT_SENT, base=base, base_paths=files, base_folder=BASE_FOLDER
+    )
 
     def chunks() -> Iterator[bytes]:
         yield from packed

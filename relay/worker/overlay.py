@@ -6,7 +6,7 @@ is copied or compiled, the installed packages are never written to, and the fold
 
 from __future__ import annotations
 
-import difflib
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
@@ -30,9 +30,12 @@ def build(tree: Path, files: Iterable[str], site: Path, out: Path) -> Path:
     """Makes ``out`` a folder to put first on ``sys.path``: ``site``'s packages with the tree's ``files`` in place.
 
     ``site`` is the folder that holds the installed ``torch``; ``files`` are relative (``torch/_refs/__init__.py``).
-    Raises OverlayRefused with the file and the reason.
+    Raises OverlayRefused with the first file that cannot be laid over, and the reason.
     """
-    wanted = [_checked(tree, site, name) for name in files]
+    files = tuple(files)
+    for refused in refusals(tree, files, site).values():
+        raise refused
+    wanted = [PurePosixPath(name) for name in files]
     out.mkdir(parents=True, exist_ok=True)
     for package in sorted({path.parts[0] for path in wanted} | {"torch"}):
         if (site / package).is_dir():
@@ -48,7 +51,18 @@ def build(tree: Path, files: Iterable[str], site: Path, out: Path) -> Path:
     return out
 
 
-def _checked(tree: Path, site: Path, name: str) -> PurePosixPath:
+def refusals(tree: Path, files: Iterable[str], site: Path) -> dict[str, OverlayRefused]:
+    """The files that cannot be laid over the torch in ``site``, each with the reason."""
+    found = {}
+    for name in files:
+        try:
+            _check(tree, site, name)
+        except OverlayRefused as exc:
+            found[name] = exc
+    return found
+
+
+def _check(tree: Path, site: Path, name: str) -> None:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or path.suffix != ".py" or path.parts[0] not in PACKAGES:
         raise OverlayRefused(
@@ -59,21 +73,27 @@ def _checked(tree: Path, site: Path, name: str) -> PurePosixPath:
     if source.is_symlink() or not source.is_file():
         raise OverlayRefused(f"{name} is not a file of the tree", "a removed file needs a build")
     base, installed = tree / BASE_FOLDER / path, site / path
-    if base.is_file() and installed.is_file():
-        share = match(base.read_text("utf-8", "replace"), installed.read_text("utf-8", "replace"))
-        if share < MIN_MATCH:
-            raise OverlayRefused(
-                f"{name}: the change's base and the installed torch share only {share:.0%} of the file's lines",
-                "install a torch nearer to the base commit, or build the change",
-            )
-    return path
+    if not base.is_file():
+        return  # a file that the change adds, or a tree without the base's texts: nothing to compare with
+    if not installed.is_file():
+        raise OverlayRefused(
+            f"{name}: the installed torch has no such file, and the change's base has",
+            "install a torch nearer to the base commit, or build the change",
+        )
+    share = match(base.read_text("utf-8", "replace"), installed.read_text("utf-8", "replace"))
+    if share < MIN_MATCH:
+        raise OverlayRefused(
+            f"{name}: the change's base and the installed torch share only {share:.0%} of the file's lines",
+            "install a torch nearer to the base commit, or build the change",
+        )
 
 
 def match(base: str, installed: str) -> float:
-    """Share of lines two texts have in common, 0..1."""
+    """Share of lines two texts have in common, 0..1, in whatever order: in time that grows with the lines only."""
     if base == installed:
         return 1.0
-    return difflib.SequenceMatcher(None, base.splitlines(), installed.splitlines(), autojunk=False).ratio()
+    ours, theirs = Counter(base.splitlines()), Counter(installed.splitlines())
+    return 2 * (ours & theirs).total() / max(1, ours.total() + theirs.total())
 
 
 def _make_real(folder: Path) -> None:

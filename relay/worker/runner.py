@@ -64,6 +64,7 @@ class Runner:
         self._timings = {"prepare_s": 0.0, "import_s": 0.0, "collect_s": 0.0, "run_s": 0.0}
         self._cut_network = False
         self._site: Path | None = None
+        self._refused: dict[str, str] = {}
         self._configs: ReuseConfigs | None = None
         self._capability: Capability | None = None
 
@@ -85,6 +86,7 @@ class Runner:
             "errors": [{"file": file, "message": message} for file, message in self._errors.items()],
             "unmatched": unmatched,
             "emptied": [{"test": test, "reason": reason} for test, reason in self._emptied.items()],
+            "refused": [{"file": file, "message": message} for file, message in self._refused.items()],
             "meter": {
                 "kernels": max(0, spent.kernels),
                 "h2d_bytes": max(0, spent.h2d_bytes),
@@ -121,9 +123,21 @@ class Runner:
             if spec is None or not spec.submodule_search_locations:
                 raise RunnerError("torch is not installed", "install the extra `emulator`")
             installed = Path(next(iter(spec.submodule_search_locations)))
-            self._site = overlay.build(self.tree, shard.runtime.files, installed.parent, self.tmp / "site")
+            self._lay_over(installed.parent)
         self._cut_network = sandbox.network_available()
         self._timings["prepare_s"] = time.monotonic() - self._began
+
+    def _lay_over(self, site: Path) -> None:
+        """The change's Python files over the installed torch: all of them or none, since they may need each other.
+        Where one is refused, the tests run on torch as it is installed and the report names what that leaves out."""
+        files = self.shard.runtime.files
+        refused = overlay.refusals(self.tree, files, site)
+        if not refused:
+            self._site = overlay.build(self.tree, files, site, self.tmp / "site")
+            return
+        first = next(iter(refused))
+        rest = f"not laid over the installed torch, because {first} cannot be"
+        self._refused = {file: refused[file].message if file in refused else rest for file in files}
 
     def _rounds(self) -> Iterator[list[str]]:
         """The files, in groups that can be imported into one process: no two of one base name."""

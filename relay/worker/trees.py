@@ -34,11 +34,11 @@ class Trees:
     def get(self, commit: str, files: tuple[str, ...], fetch: Callable[[Path, str | None], str | None]) -> Path:
         """The tree of a commit; ``fetch(path, etag)`` downloads it, or answers None: the cached one is right."""
         digest = hashlib.sha256("\n".join((commit, *sorted(files))).encode()).hexdigest()[:24]
-        place = self._folder / digest
-        cached = place.is_dir()
+        place, note = self._folder / digest, self._folder / f"{digest}.etag"
+        cached = place.is_dir() and note.is_file()
         with sandbox.private_tmp("new-", self._folder) as tmp:
             packed = tmp / "tree.tar.gz"
-            etag = fetch(packed, f'"{commit}"' if cached else None)
+            etag = fetch(packed, note.read_text() if cached else None)
             if etag is None:
                 if not cached:
                     raise TreeUnusable(f"the relay sent no tree of {commit}")
@@ -47,11 +47,13 @@ class Trees:
             fresh = tmp / "tree"
             _unpack(packed, fresh)
             sandbox.make_read_only(fresh)
-            if cached:
+            note.unlink(missing_ok=True)  # first, and written last: a note speaks of a whole tree
+            if place.is_dir():
                 sandbox.remove_tree(place)
             fresh.chmod(0o755)  # a read-only folder cannot be renamed into another one
             fresh.rename(place)
             place.chmod(0o555)
+            note.write_text(etag)
         self._evict(place)
         return place
 
@@ -62,6 +64,7 @@ class Trees:
             reverse=True,
         )
         for old in trees[KEEP - 1 :]:
+            old.with_name(f"{old.name}.etag").unlink(missing_ok=True)
             sandbox.remove_tree(old)
 
 

@@ -8,9 +8,10 @@ from typing import Literal
 
 from selector.model import Decision, Selection, Side, TestId
 
-ProblemKind = Literal["infrastructure", "collection", "unmatched", "emptied"]
+ProblemKind = Literal["infrastructure", "collection", "unmatched", "emptied", "refused"]
 """infrastructure: the worker could not run the shard; collection: a file could not be imported; unmatched: a planned
-test that the file does not have (``message`` is its id); emptied: a test of which device and configs left no variant"""
+test that the file does not have (``message`` is its id); emptied: a test of which device and configs left no variant;
+refused: a changed file that the worker could not lay over its torch, and so did not exercise"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,10 @@ def report_problems(shard: str, side: Side, report: Mapping[str, object]) -> tup
         if isinstance(entry, Mapping):
             message, test = str(entry.get("reason") or ""), str(entry.get("test") or "")
             found.append(ShardProblem(shard, side, "emptied", message, test))
+    for entry in _entries(report.get("refused")):
+        if isinstance(entry, Mapping):
+            message, file = str(entry.get("message") or ""), str(entry.get("file") or "")
+            found.append(ShardProblem(shard, side, "refused", message, file))
     return tuple(found)
 
 

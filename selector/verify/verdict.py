@@ -9,6 +9,7 @@ from selector.model import (
     Decision,
     Evidence,
     Mode,
+    NotExercised,
     Outcome,
     RunPlan,
     Side,
@@ -48,6 +49,7 @@ def verify(
     missing = _missing(head, problems, plan)
     counts = _counts(head, judged)
     executed = [r for r in head if r.outcome not in _NOT_EXECUTED]
+    not_exercised = _not_exercised(problems, plan)
     facts = Facts(
         judged=tuple(judged),
         counts=counts,
@@ -57,7 +59,7 @@ def verify(
         passed=counts[Outcome.PASSED.value] + counts[Outcome.XFAILED.value] + counts[Outcome.XPASSED.value],
         lost=tuple(clean(p.message) for p in lost),
         missing=missing,
-        not_exercised=plan.not_exercised,
+        not_exercised=not_exercised,
         left_out=len(plan.left_out),
         partial=plan.partial,
         metered=any(r.kernels is not None for r in executed),
@@ -69,7 +71,7 @@ def verify(
         sentence=sentence,
         counts=counts,
         causes=tuple(j.cause for j in judged),
-        not_exercised=plan.not_exercised,
+        not_exercised=not_exercised,
         decisions=(
             Decision(Stage.VERIFY, "change", conclusion.value, code, sentence),
             *_failure_decisions(judged),
@@ -92,6 +94,16 @@ def _broken_files(
         if p.side is Side.HEAD and p.kind == "collection" and p.file in first:
             found.setdefault(p.file, judge.file(p, first[p.file]))
     return list(found.values())
+
+
+def _not_exercised(problems: Sequence[ShardProblem], plan: RunPlan) -> tuple[NotExercised, ...]:
+    """What the runtime did not contain by plan, and what the workers then had to leave out of it."""
+    known = {item.path for item in plan.not_exercised}
+    found: dict[str, NotExercised] = {}
+    for p in problems:
+        if p.side is Side.HEAD and p.kind == "refused" and p.file not in known:
+            found.setdefault(p.file, NotExercised(clean(p.file, NAME), clean(p.message)))
+    return (*plan.not_exercised, *found.values())
 
 
 def _missing(head: Sequence[VariantResult], problems: Sequence[ShardProblem], plan: RunPlan) -> tuple[TestId, ...]:

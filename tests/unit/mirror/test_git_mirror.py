@@ -295,3 +295,19 @@ def test_archive_holds_the_asked_files_and_is_the_same_twice(upstream, mirror):
         assert tar.extractfile("test/test_a.py").read() == b"a" * 1_000_000
     with pytest.raises(NotFound, match="none of nothing"):
         mirror.archive(sha, ["nothing"])
+
+
+def test_archive_leaves_folders_out_and_adds_the_bases_texts(upstream, mirror):
+    base = upstream.commit({"test/a.py": b"1", "test/cpp/big.bin": b"x", "test/cpp2.py": b"", "torch/c.py": b"old"})
+    head = upstream.commit({"torch/c.py": b"new", "torch/added.py": b"a"})
+    files = ("torch/c.py", "torch/added.py")
+    packed = b"".join(mirror.archive(head, ("test", *files), without=("test/cpp",), base=base, base_paths=files))
+    with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as tar:
+        found = {name: tar.extractfile(name).read() for name in tar.getnames()}
+    assert found == {
+        ".base/torch/c.py": b"old",
+        "test/a.py": b"1",
+        "test/cpp2.py": b"",
+        "torch/added.py": b"a",
+        "torch/c.py": b"new",
+    }

@@ -314,3 +314,15 @@ def test_a_report_becomes_problems() -> None:
 def test_a_spoilt_map_is_refused(spoil: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"great|verdict"):
         from_map({**to_map(judge(GOOD)), **spoil})
+
+
+def test_what_a_worker_could_not_lay_over_was_not_exercised() -> None:
+    report = {"refused": [{"file": "torch/_refs/__init__.py", "message": "the base shares only 40% of its lines"}, "x"]}
+    problems = report_problems("s1", Side.HEAD, report) + report_problems("s2", Side.HEAD, report)
+    known = replace(PLAN, not_exercised=(NotExercised("aten/x.cpp", "needs a build"),))
+    verdict = judge(head(), plan=known, problems=problems)
+    assert (verdict.conclusion, verdict.code) == (Conclusion.NEUTRAL, "verify-not-exercised")
+    assert [item.path for item in verdict.not_exercised] == ["aten/x.cpp", "torch/_refs/__init__.py"]
+    assert "40%" in verdict.not_exercised[1].reason
+    # on the base it says nothing about the change
+    assert judge(head(), problems=report_problems("s1", Side.BASE, report)).conclusion is Conclusion.SUCCESS

@@ -60,6 +60,26 @@ def test_a_base_that_is_too_far_from_the_installed_file_is_refused(tmp_path: Pat
         overlay.build(tmp_path / "tree", [name], site, tmp_path / "far")
 
 
+def test_every_file_that_is_refused_is_named(tmp_path: Path, site: Path) -> None:
+    for name in ("torch/_refs/__init__.py", "torch/_refs/gone.py", "torch/_refs/added.py"):
+        write(tmp_path / "tree", name, "changed\n")
+        if "added" not in name:
+            write(tmp_path / "tree", f".base/{name}", "another file\n")
+    files = ["torch/_refs/__init__.py", "torch/_refs/gone.py", "torch/_refs/added.py"]
+    found = overlay.refusals(tmp_path / "tree", files, site)
+    assert list(found) == files[:2]
+    assert "0% of the file's lines" in found[files[0]].message
+    assert "the installed torch has no such file" in found[files[1]].message
+
+
+def test_lines_that_moved_are_lines_in_common() -> None:
+    text = "".join(f"    ),\n    name{n},\n" for n in range(20_000))
+    moved = "".join(reversed(text.splitlines(keepends=True)))
+    assert overlay.match(text, moved) == 1.0
+    assert overlay.match(text, "") == 0.0
+    assert overlay.match("", "") == 1.0
+
+
 @pytest.mark.parametrize(
     "name", ["aten/x.cpp", "torch/csrc/x.cpp", "../x.py", "/etc/x.py", "setup.py", "torch/gone.py"]
 )

@@ -50,11 +50,33 @@ def test_a_tree_is_fetched_once_and_read_only(tmp_path: Path) -> None:
     remove_tree(tmp_path)
 
 
+def test_the_tag_of_the_cached_tree_is_asked_about(tmp_path: Path) -> None:
+    """The same commit compared with another base: the relay sends the base's texts anew."""
+    cache, asked = trees.Trees(tmp_path), []
+
+    def fetch(tag: str, text: bytes) -> Callable[[Path, str | None], str | None]:
+        def answer(to: Path, etag: str | None) -> str | None:
+            asked.append(etag)
+            if etag == tag:
+                return None
+            to.write_bytes(packed({".base/torch/a.py": text}))
+            return tag
+
+        return answer
+
+    for tag, text in (('"c.1"', b"one"), ('"c.1"', b"one"), ('"c.2"', b"two")):
+        tree = cache.get("c", ("torch/a.py",), fetch(tag, text))
+        assert (tree / ".base/torch/a.py").read_bytes() == text
+    assert asked == [None, '"c.1"', '"c.1"']
+    remove_tree(tmp_path)
+
+
 def test_a_few_trees_are_kept(tmp_path: Path) -> None:
     cache = trees.Trees(tmp_path)
     for n in range(7):
         newest = cache.get(f"c{n}", (), sends(packed({"test/a.py": b""}), []))
-    assert len(list(tmp_path.iterdir())) == trees.KEEP
+    assert len([p for p in tmp_path.iterdir() if p.is_dir()]) == trees.KEEP
+    assert len(list(tmp_path.iterdir())) == 2 * trees.KEEP
     assert newest.is_dir()
     remove_tree(tmp_path)
 
