@@ -14,7 +14,9 @@ from typing import Any
 
 import torch
 
+from relay.reuse import restrictions
 from relay.reuse.policy import TestPolicy
+from selector.configs import TestFacts
 
 # Upstream runs our test class's file in the middle of importing common_device_type: that module, and what imports it,
 # is imported where it is used.
@@ -60,6 +62,39 @@ def narrow(generate: Generator, policy: TestPolicy, why_empty: list[str]) -> Gen
     return generate
 
 
+def sources(generate: Generator) -> Iterator[Any]:
+    """Upstream's ``@ops`` and ``@modules`` objects that a generator is made of."""
+    from torch.testing._internal import common_device_type as upstream
+    from torch.testing._internal.common_modules import modules
+    from torch.testing._internal.common_utils import reparametrize
+
+    if isinstance(generate, MethodType):
+        owner = generate.__self__
+        if isinstance(owner, upstream.ops | modules):
+            yield owner
+        elif isinstance(owner, reparametrize):
+            yield from sources(owner.parametrizer._parametrize_test)
+    elif getattr(generate, "__name__", "") == "composite_fn":
+        for part in getattr(generate, "__defaults__", None) or ():
+            yield from sources(part)
+
+
+def facts(test: Any, policy: TestPolicy) -> TestFacts:
+    """What selectors ask about, from the test's own objects."""
+    from torch.testing._internal import common_device_type as upstream
+
+    found: list[Any] | None = None
+    for owner in sources(getattr(test, "parametrize_fn", None) or test):
+        if isinstance(owner, upstream.ops):
+            found = (found or []) + owner.op_list
+    return TestFacts(
+        None if found is None else tuple(op.full_name for op in found),
+        any(policy.keeps_op(op.name, op.variant_test_name, aten_name(op), composite(op)) for op in found or ()),
+        restrictions.markers(test),
+        restrictions.names_of_decorators(test),
+    )
+
+
 class _Adapter:
     def __init__(self, generate: Generator) -> None:
         self._parametrize_test = generate
@@ -69,8 +104,13 @@ def _ops(owner: Any, policy: TestPolicy, why_empty: list[str]) -> Generator:
     from torch.testing._internal import common_device_type as upstream
 
     def generate(test: Any, generic_cls: Any, device_cls: Any) -> Iterator[Any]:
+        # upstream raises for a list that this empties, and the file would be lost
+        allowed = getattr(device_cls, "op_allowlist", None)
         kept = [
-            op for op in owner.op_list if policy.keeps_op(op.name, op.variant_test_name, aten_name(op), composite(op))
+            op
+            for op in owner.op_list
+            if (allowed is None or op.full_name in allowed)
+            and policy.keeps_op(op.name, op.variant_test_name, aten_name(op), composite(op))
         ]
         kept += _injected(policy, {op.full_name for op in kept})
         if not kept:
@@ -175,6 +215,7 @@ def _injected(policy: TestPolicy, present: set[str]) -> list[Any]:
 def _modules(owner: Any, policy: TestPolicy, why_empty: list[str]) -> Generator:
     def generate(test: Any, generic_cls: Any, device_cls: Any) -> Iterator[Any]:
         kept = [info for info in owner.module_info_list if policy.keeps_module(info.name)]
+        kept += _injected_modules(policy, {info.name for info in kept})
         if not kept:
             why_empty.append(
                 f"none of the test's {len(owner.module_info_list)} modules is supported by the device and its configs"
@@ -197,6 +238,19 @@ def _modules(owner: Any, policy: TestPolicy, why_empty: list[str]) -> Generator:
             why_empty.append(f"none of the dtypes of its {len(kept)} modules is supported by the device and configs")
 
     return generate
+
+
+def _injected_modules(policy: TestPolicy, present: set[str]) -> list[Any]:
+    wanted = policy.injected_modules()
+    if not wanted:
+        return []
+    from torch.testing._internal.common_modules import module_db
+
+    return [
+        info
+        for info in module_db
+        if info.name not in present and wanted & {info.name, f"torch.{info.name}", info.formatted_name}
+    ]
 
 
 def described(kwargs: dict[str, Any]) -> tuple[str | None, str, tuple[str, ...]]:

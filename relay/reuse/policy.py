@@ -6,6 +6,7 @@ generators hand over; nothing takes a generated method name apart.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -50,6 +51,17 @@ class TestPolicy(Chain):
         )
 
     @cached_property
+    def bypasses(self) -> frozenset[str]:
+        """Device types whose restrictions do not keep the device out of this test."""
+        return self.configs.bypasses(self.test) if self.configs is not None else frozenset()
+
+    @cached_property
+    def has_selectors(self) -> bool:
+        return self.configs is not None and any(
+            m.entry.selectors.include or m.entry.selectors.exclude for m in self.configs.matches(self.test)
+        )
+
+    @cached_property
     def _cpu_move(self) -> tuple[str, ...]:
         return self.configs.cpu_move(self.test) if self.configs is not None else ()
 
@@ -82,6 +94,10 @@ class Reuse:
         except ValueError:
             return resolved.as_posix()
 
+    def file_of_module(self, name: str) -> str:
+        """The source file of an imported module, as ``file_of`` names it."""
+        return self.file_of(getattr(sys.modules.get(name), "__file__", None))
+
     def policy(self, test: TestId, facts: TestFacts | None = None) -> TestPolicy:
         return TestPolicy(test, self.configs, self.capability, facts=facts)
 
@@ -90,8 +106,14 @@ _active: list[Reuse] = []
 
 
 def activate(reuse: Reuse) -> None:
-    """Makes ``reuse`` govern every test class generated from now on in this process."""
+    """Makes ``reuse`` govern every test class generated from now on in this process.
+
+    Imports upstream's test library (with ``TORCH_TEST_DEVICES`` and the device as they are now).
+    """
+    from relay.reuse import restrictions
+
     _active[:] = [reuse]
+    restrictions.install()
 
 
 def active() -> Reuse | None:

@@ -30,6 +30,11 @@ class VariantRecord:
     cpu_move: tuple[str, ...] = ()
     no_grad: bool = False
     tags: tuple[str, ...] = ()
+    bypass: bool = False
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        return tuple(self.dtype.split(",")) if self.dtype else ()
 
     @property
     def op_name(self) -> str | None:
@@ -59,6 +64,10 @@ class Registry:
 
     def add(self, cls: type, record: VariantRecord) -> None:
         self._records[cls, record.variant] = record
+
+    def own(self, cls: type, method: str) -> VariantRecord | None:
+        """The record of a method of exactly this class."""
+        return self._records.get((cls, method))
 
     def get(self, cls: type, method: str) -> VariantRecord | None:
         """The record of a method of a generated class, also when a subclass inherits it."""

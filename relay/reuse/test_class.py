@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import wraps
 from typing import Any
 from unittest import SkipTest
 
 import torch
 
-from relay.reuse import parametrize
+from relay.reuse import parametrize, restrictions
 from relay.reuse.policy import Reuse, TestPolicy, active
 from relay.reuse.registry import VariantRecord
 from selector.model import Mode, TestId
 
 
-def make_test_class(base: Any) -> Any:
-    """A class deriving from upstream's ``PrivateUse1TestBase`` whose variants obey the active ``Reuse``."""
+def make_test_class(base: Any, device_type: str = "privateuse1") -> Any:
+    """A class deriving from one of upstream's test bases whose variants obey the active ``Reuse``.
+
+    ``base``: ``PrivateUse1TestBase``, or ``CPUTestBase`` for files whose config lists ``cpu`` among its devices.
+    """
+    own_type = device_type
 
     class RelayTestBase(base):  # type: ignore[misc]
-        device_type = "privateuse1"
+        device_type = own_type
         _relay_policy: TestPolicy | None = None
         _relay_why_empty: list[str] | None = None
 
@@ -31,7 +35,11 @@ def make_test_class(base: Any) -> Any:
             if reuse is None or generic_cls is None:
                 super().instantiate_test(name, test, generic_cls=generic_cls)
                 return
-            policy = reuse.policy(TestId(_file(reuse, generic_cls), generic_cls.__name__, name))
+            test_id = TestId(_file(reuse, generic_cls), generic_cls.__name__, name)
+            policy = reuse.policy(test_id)
+            if policy.has_selectors:
+                policy = reuse.policy(test_id, parametrize.facts(test, policy))
+            refused = _refused(cls, generic_cls, test, policy)
             why_empty: list[str] = []
             before = set(vars(cls))
             cls._relay_policy, cls._relay_why_empty = policy, why_empty
@@ -40,11 +48,16 @@ def make_test_class(base: Any) -> Any:
             finally:
                 cls._relay_policy = None
             made = [attr for attr in vars(cls) if attr not in before and not attr.startswith("_relay")]
-            kept = sum(_settle(cls, attr, policy, reuse) for attr in made)
+            kept = sum(_settle(cls, attr, policy, reuse, refused) for attr in made)
             if not kept:
                 reuse.registry.note_emptied(
                     policy.test, "; ".join(why_empty) or "upstream generates no variant of it for this device"
                 )
+
+        @classmethod
+        def _get_test_exclusions(cls, test_class_name: str) -> Any:
+            # what upstream's own exclusions name is generated and reported as skipped, instead of vanishing
+            return [] if active() is not None else super()._get_test_exclusions(test_class_name)
 
         @classmethod
         def _get_dtypes(cls, test: Any) -> Any:
@@ -80,7 +93,7 @@ def make_test_class(base: Any) -> Any:
 
 
 def _file(reuse: Reuse, cls: Any) -> str:
-    return reuse.file_of(getattr(sys.modules.get(cls.__module__), "__file__", None))
+    return reuse.file_of_module(cls.__module__)
 
 
 def _keeps(policy: TestPolicy, dtypes: Any) -> bool:
@@ -107,7 +120,25 @@ def _with_narrowed(test: Any, policy: TestPolicy, why_empty: list[str]) -> Any:
     return same_test
 
 
-def _settle(cls: Any, attr: str, policy: TestPolicy, reuse: Reuse) -> bool:
+def _refused(cls: Any, generic_cls: Any, test: Any, policy: TestPolicy) -> str:
+    """Why upstream's own limits keep the whole test from this device, "" when they do not.
+
+    ``@onlyCUDA`` is not among them: such a test skips itself with upstream's own words.
+    """
+    excluded = (getattr(cls, "test_exclusions", None) or {}).get(generic_cls.__name__, ())
+    if (isinstance(excluded, str) and "*" in excluded) or policy.test.method in excluded or "*" in excluded:
+        return "in the test_exclusions of the device's test class"
+    opened = policy.bypasses
+    limited: frozenset[str] = getattr(generic_cls, "_relay_limited", frozenset())
+    if limited and not opened & limited:
+        return f"upstream makes this class for {', '.join(sorted(limited))} only"
+    hardware = restrictions.classified(generic_cls)
+    if hardware and hardware not in opened and hardware != cls.device_type:
+        return f"upstream classifies this class as {hardware.upper()}"
+    return ""
+
+
+def _settle(cls: Any, attr: str, policy: TestPolicy, reuse: Reuse, refused: str) -> bool:
     """Records a generated method and binds its mode to it; takes it away when its objects are filtered out."""
     made = vars(cls)[attr]
     kwargs: Any = (getattr(made, "__defaults__", None) or ({},))[0]
@@ -116,26 +147,44 @@ def _settle(cls: Any, attr: str, policy: TestPolicy, reuse: Reuse) -> bool:
         delattr(cls, attr)  # a parametrizer we do not know, such as @parametrize("dtype", ...)
         return False
     record = policy.record(attr, op, op_variant, dtypes)
+    if refused and record.mode is not Mode.SKIP:
+        record = replace(record, mode=Mode.SKIP, reason=refused, issue="")
+    elif policy.bypasses and (limits := restrictions.limits(made)) and limits & policy.bypasses:
+        record = replace(record, bypass=True)
     reuse.registry.add(cls, record)
-    setattr(cls, attr, bound(made, record))
+    bound_method = bound(made, record)
+    if bound_method is not made:
+        setattr(cls, attr, bound_method)
+    mark(bound_method, record.tags)
     return True
+
+
+def mark(method: Any, tags: tuple[str, ...]) -> None:
+    """Tags that are identifiers become pytest marks too (``-m``); the others are for our own tag expressions."""
+    words = [tag for tag in tags if tag.isidentifier()]
+    if words:
+        import pytest
+
+        known = list(getattr(method, "pytestmark", ()))
+        method.pytestmark = known + [getattr(pytest.mark, word).mark for word in words]
 
 
 def bound(made: Callable[..., Any], record: VariantRecord) -> Callable[..., Any]:
     """The method under its config: skipped with the reason, without gradients, comparing on the CPU; else as it is."""
-    if record.mode is not Mode.SKIP and not record.no_grad and not record.cpu_move:
+    if record.mode is not Mode.SKIP and not record.no_grad and not record.cpu_move and not record.bypass:
         return made
 
     @wraps(made)
     def governed(self: Any) -> Any:
         if record.mode is Mode.SKIP:
             raise SkipTest(record.reason or f"skipped by {record.source or 'the config'}")
-        with _moved(self, record.cpu_move):
+        with _moved(self, record.cpu_move), _bypassed(self, record.bypass):
             if not record.no_grad:
                 return made(self)
             with torch.no_grad():
                 return made(self)
 
+    governed._relay_raw = made  # type: ignore[attr-defined]
     return governed
 
 
@@ -151,6 +200,18 @@ def _moved(case: Any, names: tuple[str, ...]) -> Iterator[None]:
     finally:
         for name in names:
             case.__dict__.pop(name, None)
+
+
+@contextmanager
+def _bypassed(case: Any, wanted: bool) -> Iterator[None]:
+    """Upstream's own switch (2.13), on this instance and for this test alone."""
+    if wanted:
+        case.bypass_device_restrictions = True
+    try:
+        yield
+    finally:
+        if wanted:
+            case.__dict__.pop("bypass_device_restrictions", None)
 
 
 def _on_cpu(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from relay.reuse.plain import govern
 from relay.reuse.policy import Reuse
 from relay.reuse.registry import VariantRecord
-from relay.reuse.test_class import bound
 from relay.worker.spec import Shard
 from selector.model import TestId
 
@@ -93,23 +93,9 @@ def _record(item: Any, reuse: Reuse) -> VariantRecord | None:
     if cls is None:
         return None
     method = getattr(item, "originalname", None) or item.name
-    record = reuse.registry.get(cls, method)
+    record = reuse.registry.own(cls, method)
     if record is not None:
         return record
-    # A class that upstream does not generate per device: the configs govern it all the same.
-    made = getattr(cls, method, None)
-    test = TestId(reuse.file_of(str(item.path)), generic_name(cls), getattr(made, "__name__", method))
-    record = reuse.policy(test).record(method)
-    reuse.registry.add(cls, record)
-    governed = bound(made, record) if made is not None else made
-    if governed is not made:
-        setattr(cls, method, governed)
-        item._obj = None  # pytest looks it up again
+    record = govern(reuse, cls, method, str(item.path))
+    item._obj = None  # pytest looks it up again: it may be another function now
     return record
-
-
-def generic_name(cls: type) -> str:
-    """Upstream's name of a generated class (``TestFoo`` for ``TestFooPRIVATEUSE1``), else the class's own."""
-    if len(cls.__bases__) == 2 and hasattr(cls, "_relay_policy") and not hasattr(cls.__bases__[1], "_relay_policy"):
-        return cls.__bases__[1].__name__
-    return cls.__name__

@@ -97,4 +97,7 @@ def op_names(name: str, variant: str = "") -> frozenset[str]:
     A bare name covers all variants of the op; a name with the variant covers that one only.
     """
     full = f"{name}.{variant}" if variant else name
-    return frozenset((name, name.replace(".", "_"), full, full.replace(".", "_")))
+    spellings = {name, name.replace(".", "_"), full, full.replace(".", "_")}
+    if name.startswith("nn."):
+        spellings.add(f"torch.{name}")  # modules are also named by where they lie
+    return frozenset(spellings)
