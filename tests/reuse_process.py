@@ -1,7 +1,7 @@
 """Runs upstream-style files under reuse configs in a process of its own, without the worker around it.
 
-``run(...)`` returns what was generated (``records``), what each variant did (``outcomes``: pytest's own words) and which
-tests came out empty. The process installs the emulated device, as the worker's host does.
+``run(...)`` returns what was generated (``records``), what each variant did (pytest's own words) and which tests came
+out empty. The process installs the emulated device, as the worker's host does.
 """
 
 from __future__ import annotations

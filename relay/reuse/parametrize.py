@@ -208,7 +208,9 @@ def _injected(policy: TestPolicy, present: set[str]) -> list[Any]:
     return [
         op
         for op in (*database.op_db, *database.python_ref_db)
-        if op.full_name not in present and missing & op_names(op.name, op.variant_test_name)
+        if op.full_name not in present
+        and missing & op_names(op.name, op.variant_test_name)
+        and policy.keeps_op(op.name, op.variant_test_name)
     ]
 
 
