@@ -1,0 +1,205 @@
+"""Selecting and concluding a run, on a real repository and database: once, whoever is killed, and never silently."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from factories import make_run, result_line
+from sqlalchemy import func, select, update
+
+from relay.demo.upstream import build
+from relay.services import concluding, leasing, selecting
+from relay.settings import Settings
+from relay.store import due, workers
+from relay.store.db import reading
+from relay.store.schema import decision, dispatch, job, plan, shard
+
+CONFIGS = Path(__file__).resolve().parents[2] / "test_configs" / "spyre"
+HELLO = {"name": "w", "device": "spyre", "queue": "shards.spyre", "torch": "2.13.0", "runtimes": [], "info": {}}
+
+
+@pytest.fixture(scope="module")
+def upstream(tmp_path_factory):
+    pytest.importorskip("torch", reason="NOT RUN: the demo's tree is made from the installed torch")
+    return build(tmp_path_factory.mktemp("upstream") / "repo", sys.executable)
+
+
+@pytest.fixture
+def settings(tmp_path, upstream):
+    return Settings(data_dir=tmp_path, upstream_url=str(upstream.path), configs_dir=CONFIGS, requeue_s=1.0)
+
+
+@pytest.fixture
+def run_id(engine, upstream):
+    return make_run(
+        engine,
+        state="selecting",
+        due_at=time.time(),
+        base_sha=upstream.base_sha,
+        head_sha=upstream.head_sha,
+        compare_sha=None,
+        pr_number=upstream.pr["number"],
+    )
+
+
+def greet(engine, **over):
+    with engine.begin() as conn:
+        workers.hello(conn, {**HELLO, "runtimes": ["tests-only", "overlay"], **over}, time.time())
+
+
+def run_of(engine, run_id):
+    with reading(engine) as conn:
+        return conn.execute(select(dispatch).where(dispatch.c.id == run_id)).one()
+
+
+def count(engine, table):
+    with reading(engine) as conn:
+        return conn.execute(select(func.count()).select_from(table)).scalar_one()
+
+
+def test_a_plan_decisions_and_shards_are_stored_together(engine, settings, run_id, upstream):
+    greet(engine)
+    selecting.select_dispatch(engine, settings, run_id)
+    run = run_of(engine, run_id)
+    assert (run.state, run.compare_sha, run.error, run.claim) == ("running", upstream.base_sha, None, None)
+    with reading(engine) as conn:
+        stored = conn.execute(select(plan)).one()
+        specs = conn.execute(select(shard.c.spec)).scalars().all()
+    planned = {t["test"] for t in stored.tests}
+    assert {t for spec in specs for t in spec["tests"]} == planned
+    assert set(upstream.expect.regressions) <= planned
+    assert stored.runtime["kind"] == "overlay"
+    assert all(spec["commit"] == upstream.head_sha and spec["runtime"] == stored.runtime for spec in specs)
+
+
+def test_two_processes_that_select_at_once_make_one_plan(engine, settings, run_id):
+    greet(engine)
+    threads = [threading.Thread(target=selecting.select_dispatch, args=(engine, settings, run_id)) for _ in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert count(engine, plan) == 1
+    with reading(engine) as conn:
+        tests = [t for spec in conn.execute(select(shard.c.spec)).scalars() for t in spec["tests"]]
+    assert len(tests) == len(set(tests)) > 0
+    assert count(engine, job) == 1
+
+
+def test_a_selection_whose_claim_was_lost_stores_nothing(engine, settings, run_id, monkeypatch):
+    greet(engine)
+    real = selecting.run_selector
+
+    def slow(request):
+        found = real(request)
+        with engine.begin() as conn:  # the pump hands the run to another process, which takes it
+            conn.execute(update(dispatch).values(claim="another", due_at=time.time() + 60))
+        return found
+
+    monkeypatch.setattr(selecting, "run_selector", slow)
+    selecting.select_dispatch(engine, settings, run_id)
+    assert run_of(engine, run_id).state == "selecting"
+    assert (count(engine, plan), count(engine, shard), count(engine, decision)) == (0, 0, 0)
+
+
+def test_a_run_waits_for_a_worker_and_says_so(engine, settings, run_id):
+    selecting.select_dispatch(engine, settings, run_id)
+    run = run_of(engine, run_id)
+    assert run.state == "selecting"
+    assert run.error == "waiting for a worker of spyre"
+    assert run.due_at is not None
+
+
+def test_without_any_worker_the_run_ends_neutral_with_the_reason(engine, settings, run_id):
+    with engine.begin() as conn:
+        conn.execute(update(dispatch).values(created_at=time.time() - settings.worker_wait_s - 1, attempts=99))
+    selecting.select_dispatch(engine, settings, run_id)
+    run = run_of(engine, run_id)
+    assert (run.state, run.conclusion, run.due_at) == ("failed", "neutral", None)
+    assert "worker" in run.summary
+    with reading(engine) as conn:
+        assert conn.execute(select(job.c.conclusion)).scalar_one() == "neutral"
+
+
+def test_an_upstream_that_is_gone_is_tried_again_and_then_told(engine, settings, run_id, tmp_path):
+    greet(engine)
+    lost = settings.model_copy(update={"upstream_url": str(tmp_path / "no-such-repository")})
+    tries = 0
+    while run_of(engine, run_id).state == "selecting":
+        selecting.select_dispatch(engine, lost, run_id)
+        tries += 1
+        assert tries <= selecting.MAX_ATTEMPTS + 2
+        run = run_of(engine, run_id)
+        if run.state == "selecting":
+            assert run.due_at > time.time(), "it backs off"
+            with engine.begin() as conn:
+                due.take(conn, run.due_at + 0.1, 1.0)
+    run = run_of(engine, run_id)
+    assert tries > 2
+    assert (run.state, run.conclusion, run.code) == ("failed", "neutral", "select-failed")
+    assert run.summary.startswith("Nothing was run: ")
+
+
+def test_a_config_that_broke_meanwhile_names_its_place(engine, settings, run_id, tmp_path):
+    greet(engine)
+    folder = tmp_path / "configs"
+    shutil.copytree(CONFIGS, folder)
+    (folder / "upstream.yaml").write_text("test_suite_config:\n  files:\n    - pth: x\n")
+    selecting.select_dispatch(engine, settings.model_copy(update={"configs_dir": folder}), run_id)
+    assert "upstream.yaml:3:" in run_of(engine, run_id).error
+
+
+def test_failures_are_compared_with_the_base_before_the_verdict(engine, settings, run_id, upstream):
+    greet(engine)
+    selecting.select_dispatch(engine, settings, run_id)
+    broken = sorted(upstream.expect.regressions)[0]
+    method = broken.rpartition("::")[2]
+    head = take_all(engine, settings, {broken: f"{method}_spyre_float32"}, outcome="failed", message="Error: no")
+    assert head
+    concluding.conclude(engine, settings, run_id, time.time())
+    concluding.conclude(engine, settings, run_id, time.time())  # the message came twice
+    assert run_of(engine, run_id).state == "confirming"
+    with reading(engine) as conn:
+        base = conn.execute(select(shard.c.spec).where(shard.c.side == "base")).scalars().all()
+    key = f"{broken.rpartition('::')[0]}::{method}_spyre_float32"
+    assert [(s["commit"], s["variants"]) for s in base] == [(upstream.base_sha, [key])]
+    take_all(engine, settings, {broken: f"{method}_spyre_float32"}, outcome="passed")
+    concluding.conclude(engine, settings, run_id, time.time())
+    run = run_of(engine, run_id)
+    assert (run.state, run.conclusion, run.code) == ("completed", "failure", "verify-regression")
+    assert [c["key"] for c in run.verdict["causes"]] == [key]
+    with reading(engine) as conn:
+        assert conn.execute(select(job.c.status, job.c.conclusion)).one() == ("completed", "failure")
+
+
+def take_all(engine, settings, variants, **over):
+    """Plays the worker: leases what is queued, reports one variant for each of ``variants`` (test -> method)."""
+    done = []
+    with reading(engine) as conn:
+        queued = conn.execute(select(shard.c.id, shard.c.spec).where(shard.c.state == "queued")).all()
+    for row in queued:
+        token = leasing.take(engine, settings, row.id, "w", time.time())["token"]
+        lines = []
+        for test in row.spec["tests"]:
+            if test in variants:
+                lines.append(result_line(variants[test], test=test, **over))
+                done.append(test)
+            elif row.spec["variants"] is None:
+                lines.append(result_line(f"{test.rpartition('::')[2]}_spyre_float32", test=test))
+        leasing.record(engine, settings, row.id, token, lines, time.time())
+        leasing.complete(
+            engine,
+            settings,
+            row.id,
+            token,
+            status="done",
+            error=None,
+            report={"collected": len(lines)},
+            now=time.time(),
+        )
+    return done
