@@ -98,6 +98,10 @@ class _Leased:
             raise
         except (RelayError, OSError) as exc:
             ended = {"failed": str(exc)}
+        except Exception as exc:
+            # a fault of ours: told at once, rather than found out when five workers have lost the lease
+            log.exception("shard failed", shard=self._id)
+            ended = {"failed": f"the worker failed: {type(exc).__name__}: {exc}"}
         if self._cancelled:
             ended = {"failed": "cancelled by the relay"}
         elif self._over.is_set() or self._stop.is_set():
