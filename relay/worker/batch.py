@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from relay import device
-from relay.worker import protocol, sandbox
+from relay.worker import protocol
 from relay.worker.outcome import RAW, died
 from relay.worker.spec import Limits
 from selector.model import Mode, Outcome, TestId
@@ -73,6 +73,8 @@ class Batch:
     ) -> None:
         self._host, self._rows, self._limits, self._deadline, self._result = host, rows, limits, deadline, result
         self._position = 0
+        self.leaked: list[str] = []
+        """What the last variant left changed in its process, which ended therefore."""
         self._running = False
         self._since = time.monotonic()
         self._log_from = 0
@@ -84,9 +86,10 @@ class Batch:
 
         host = self._host
         host.child.drop()  # of the child before: nothing it left may count here
-        self._log_from = self._log_size()
+        host.logs.tests.empty()
+        self._log_from = 0
         host.order(run=[row.key for row in self._rows])
-        pid, status, killed, kill_by = 0, None, "", 0.0
+        forked, status, killed, kill_by = False, None, "", 0.0
         looked = time.monotonic()
         outcome = Outcome.ERROR
         try:
@@ -97,22 +100,21 @@ class Batch:
                         self._take_child()
                     for message in host.host.read():
                         if message.get("t") == "forked":
-                            pid = int(message["pid"])
+                            forked = True
                             self._since = time.monotonic()
                         elif message.get("t") == "exited":
                             status = int(message["status"])
+                        elif message.get("t") == "ended":
+                            raise HostGone(died(int(message["status"]), "the test host"))
                 except (protocol.ProtocolError, ValueError, TypeError, KeyError) as exc:
                     killed, outcome = f"the test process broke the runner's protocol: {exc}", Outcome.ERROR
                 now = time.monotonic()
                 if status is None and not killed:
                     killed, outcome = self._overdue(now)
-                    if not killed and now - looked > LOOK_S and pid:
+                    if not killed and now - looked > LOOK_S and forked:
                         looked = now
-                        resident = sandbox.rss_mb(pid)
-                        allowed = self._limits.memory_mb
-                        if resident > allowed:
-                            killed = f"out of memory: {resident:.0f} MiB resident, the limit is {allowed}"
-                            outcome = Outcome.CRASHED
+                        killed = host.excess(self._limits.memory_mb)
+                        outcome = Outcome.CRASHED
                 if killed and not kill_by:
                     host.order(kill=True)
                     kill_by = now + KILL_S
@@ -134,6 +136,11 @@ class Batch:
             if status == -9:
                 why += ", most likely by the kernel for want of memory"
             self._blame(Outcome.CRASHED, why)
+
+    @property
+    def last(self) -> str:
+        """Key of the variant that ended last."""
+        return self._rows[max(0, self._position - 1)].key
 
     def _overdue(self, now: float) -> tuple[str, Outcome]:
         if now - self._since > self._limits.variant_s:
@@ -163,7 +170,13 @@ class Batch:
             reason=protocol.text(message.get("reason")),
             log_tail=self._tail() if failed else None,
         )
-        self._host.go()
+        leaked = message.get("leaked")
+        if leaked:
+            if not isinstance(leaked, list):
+                raise protocol.ProtocolError("leaks that are not a list")
+            self.leaked = [protocol.text(name, 60) or "?" for name in leaked[:20]]
+        else:
+            self._host.go()
 
     def _blame(self, outcome: Outcome, why: str) -> None:
         """The variant that ran (or was to run next) gets the outcome of its process."""
@@ -187,12 +200,7 @@ class Batch:
         self._log_from = self._log_size()
 
     def _log_size(self) -> int:
-        try:
-            return (self._host._tmp / "tests.log").stat().st_size
-        except OSError:
-            return 0
+        return self._host.logs.tests.size()
 
     def _tail(self) -> str | None:
-        from relay.worker.hostproc import log_tail
-
-        return log_tail(self._host._tmp / "tests.log", self._log_from)
+        return self._host.logs.tests.tail(self._log_from)

@@ -1,281 +1,171 @@
-"""The host of a shard: imports torch, installs the device, collects, and forks a child a batch. Runs upstream's code.
+"""The host of a shard: the sandbox's first process. Has torch and the device, runs nothing, forks *collectors*.
 
-Started by a fork of the supervisor (``relay.worker.runner``), which believes nothing it cannot check. The host never
-runs a test and no operator itself: a child of a process that used autograd's threads cannot use autograd.
+It stays clean of the tests: a file that ends, blocks or breaks its collector costs a fork, not another import of torch.
+It runs no operator: a child of a process that used autograd's threads cannot use autograd.
 """
 
 from __future__ import annotations
 
-import faulthandler
+import base64
+import copyreg
 import gc
 import os
+import pickle
 import select
 import signal
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-import pytest
-
-from relay import device
-from relay.reuse.policy import Reuse, activate
-from relay.reuse.registry import Registry
 from relay.worker import protocol, sandbox
-from relay.worker.outcome import RAW
 from relay.worker.spec import Shard
 from selector.configs import Capability, ReuseConfigs
 
-ROWS_A_LINE = 20
+
+def _view(items: dict[Any, Any]) -> MappingProxyType[Any, Any]:
+    return MappingProxyType(items)
+
+
+copyreg.pickle(MappingProxyType, lambda view: (_view, (dict(view),)))  # configs hold such views
+HOOK = "TORCH_TEST_DEVICES"
+CORE = (
+    "torch.testing._internal.common_utils",
+    "torch.testing._internal.common_device_type",
+    "torch.testing._internal.common_methods_invocations",
+    "torch.testing._internal.common_modules",
+)
+"""What nearly every test file imports: 2 to 3 s with torch itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class HostPlan:
-    """What one host is for. ``files`` are collected together; ``site`` (overlay) goes first on ``sys.path``."""
+class Job:
+    """What one collector is for. ``files`` are collected together; written by the supervisor, trusted."""
 
     shard: Shard
     tree: Path
-    tmp: Path
     files: tuple[str, ...]
-    site: Path | None
     configs: ReuseConfigs | None
     capability: Capability | None
-    cut_network: bool
+
+    def pack(self) -> str:
+        """As text that fits into an order."""
+        return base64.b64encode(pickle.dumps(self)).decode()
+
+    @staticmethod
+    def unpack(text: str) -> Job:
+        """Reads what the supervisor packed; nothing else may be given to it."""
+        job = pickle.loads(base64.b64decode(text))
+        assert isinstance(job, Job)
+        return job
 
 
 @dataclass(frozen=True, slots=True)
 class Pipes:
-    """Descriptors of the host: its own lines out, the children's lines out, orders in, permissions to go on in."""
+    """Descriptors: lines of host and collector out, the children's lines out, orders in, permissions to go on in,
+    and the two logs (of host and collector, of the tests)."""
 
     host_out: int
     child_out: int
     orders_in: int
     go_in: int
+    host_log: int
+    tests_log: int
 
 
-def main(plan: HostPlan, pipes: Pipes) -> int:
-    """Runs until the supervisor closes the orders. Returns the exit status."""
+def import_torch(site: Path | None = None) -> None:
+    """Imports torch and what test files need, with the device and its test class in place. Again: does nothing.
+
+    ``site`` (an overlay) goes first on ``sys.path``. Raises ImportError.
+    """
+    if "torch" in sys.modules:
+        return
+    import importlib
+
+    from relay import device
+
+    import relay.reuse  # isort: skip
+
+    os.environ[HOOK] = str(Path(relay.reuse.__path__[0]) / "torch_test_device.py")
+    os.environ["PYTORCH_TESTING_DEVICE_ONLY_FOR"] = "privateuse1"
+    sys.dont_write_bytecode = True
+    if site is not None:
+        sys.path.insert(0, str(site))
+    import torch
+
+    torch.set_num_threads(1)
+    device.install()
+    for name in CORE:
+        importlib.import_module(name)
+    device.comparing()
+
+
+def main(site: Path | None, pipes: Pipes, *, alone: bool) -> int:
+    """Runs until the supervisor closes the orders. ``alone``: this is the first process of a namespace of its own."""
 
     def say(kind: str, **values: Any) -> None:
         protocol.send(pipes.host_out, {"t": kind, **values})
 
-    tests_dir = plan.tree / "test"
-    hook = Path(sys.modules["relay.reuse"].__path__[0]) / "torch_test_device.py"
-    os.environ["TORCH_TEST_DEVICES"] = str(hook)
-    os.environ["PYTORCH_TESTING_DEVICE_ONLY_FOR"] = "privateuse1"
-    sys.dont_write_bytecode = True
-    os.chdir(plan.tmp)
-    if plan.site is not None:
-        sys.path.insert(0, str(plan.site))
     began = time.monotonic()
     try:
-        import torch
+        import_torch(site)
     except ImportError as exc:
-        say("unusable", message=f"torch cannot be imported: {exc}")
+        say("unusable", message=f"torch cannot be imported: {exc}"[:2000])
         return 1
-    torch.set_num_threads(1)
-    policy = device.Policy.from_capability(plan.capability) if plan.capability is not None else None
-    device.install(policy)
-    reuse = Reuse(plan.tree, plan.configs, plan.capability, Registry())
-    activate(reuse)
-    device.comparing()
+    except Exception as exc:  # noqa: BLE001 - an overlaid torch may raise anything while it is imported
+        say("unusable", message=f"torch cannot be imported with this change: {type(exc).__name__}: {exc}"[:2000])
+        return 1
+    import torch
+
     say("ready", torch=torch.__version__, import_s=round(time.monotonic() - began, 3))
-
-    from relay.worker import collect
-
-    # upstream's files import their neighbours, and pytest adds the folder of each file itself
-    sys.path.insert(1 if plan.site is not None else 0, str(tests_dir))
-    ini = plan.tmp / "pytest.ini"
-    ini.write_text(collect.INI)
-    progress = collect.FileProgress(
-        reuse, lambda file, state, error: say("file", file=file, state=state, error=_cut(error, 4000))
-    )
-    loop = _Loop(plan, pipes, reuse, say)
-    code = pytest.main(collect.arguments(plan.tree, ini, plan.files), plugins=[progress, loop])
-    # a file that ends the session (sys.exit, KeyboardInterrupt at import) never gets to the loop: the supervisor sees
-    # this process end while that file was being imported
-    return 0 if loop.ran else int(code) or 1
+    gc.collect()
+    gc.freeze()
+    orders = protocol.Lines(pipes.orders_in, protocol.MAX_ORDER)
+    while not orders.closed:
+        select.select([orders.fd], [], [])
+        for order in orders.read():
+            if "collect" in order:
+                say("ended", status=_collector(Job.unpack(order["collect"]), pipes, alone))
+    return 0
 
 
-class _Loop:
-    """A pytest plugin in the place of pytest's own loop: runs what the supervisor orders, in forked children."""
+def _collector(job: Job, pipes: Pipes, alone: bool) -> int:
+    """Forks a collector and waits for it, as the first process of its namespace for everybody's orphans, too."""
+    from relay.worker import collector
 
-    def __init__(self, plan: HostPlan, pipes: Pipes, reuse: Reuse, say: Any) -> None:
-        self._plan, self._pipes, self._reuse, self._say = plan, pipes, reuse, say
-        self._items: dict[str, Any] = {}
-        self._failed_subtests: list[str] = []
-        self.ran = False
-
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        # subtests come by this hook only; the main report of a test says nothing of them
-        if type(report).__name__ == "SubtestReport" and report.failed:
-            self._failed_subtests.append(str(report.longrepr))
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session: Any) -> bool:
-        self.ran = True
-        self.announce(session.items)
-        self.serve()
-        return True
-
-    def announce(self, items: Sequence[Any]) -> None:
-        from relay.worker.collect import find
-
-        found = find(items, self._plan.shard, self._reuse)
-        self._items = found.items
-        rows = [
-            {
-                "test": str(r.test),
-                "variant": r.variant,
-                "op": r.op_name,
-                "dtype": r.dtype,
-                "mode": r.mode.value,
-                "reason": _cut(" ".join(part for part in (r.reason, r.issue and f"[{r.issue}]") if part), 700) or None,
-                "source": r.source or None,
-            }
-            for r in found.records
-        ]
-        for start in range(0, len(rows), ROWS_A_LINE):
-            self._say("rows", rows=rows[start : start + ROWS_A_LINE])
-        wanted = set(self._plan.shard.tests)
-        for emptied in self._reuse.registry.emptied:
-            if emptied.test in wanted:
-                self._say("emptied", test=str(emptied.test), reason=_cut(emptied.reason, 500))
-        for test in sorted(found.matched):
-            self._say("matched", test=str(test))
-        self._say("collected", items=found.collected)
-
-    def serve(self) -> None:
-        """Forks a child for each order until there are no more."""
-        gc.collect()
-        gc.freeze()
-        orders = protocol.Lines(self._pipes.orders_in)
-        while not orders.closed:
-            select.select([orders.fd], [], [])
-            for order in orders.read():
-                if "run" in order:
-                    self._say("exited", status=self._fork(order["run"], orders))
-
-    def _fork(self, keys: list[str], orders: protocol.Lines) -> int:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        parent = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            status = 3
-            try:
-                os.setpgid(0, 0)
-                sandbox.die_with_parent(parent)
-                sandbox.hide_process(False)  # tests look at /proc/self; the host they must not look at stays hidden
-                os.close(self._pipes.host_out)
-                os.close(self._pipes.orders_in)
-                _redirect(self._plan.tmp / "tests.log")
-                sandbox.limit(self._plan.shard.limits.memory_mb)
-                self._run(keys)
-                status = 0
-            except BaseException as exc:  # noqa: BLE001 - a forked child must never return into its parent's frames
-                print(f"the test process gave up: {exc!r}", file=sys.stderr)  # noqa: T201 - the tests' log
-            finally:
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            sandbox.die_with_parent(parent)
+            sandbox.hide_process()
+            sandbox.adopt_orphans()
+            status = collector.main(job, pipes, alone)
+        except BaseException as exc:  # noqa: BLE001 - a forked child must never return into its parent's frames
+            print(f"the collector gave up: {exc!r}", file=sys.stderr)  # noqa: T201 - the host's log
+        finally:
+            with suppress(OSError, ValueError):
                 sys.stdout.flush()
                 sys.stderr.flush()
-                os._exit(status)
-        with suppress(OSError):
-            os.setpgid(pid, pid)  # whoever of the two is first
-        self._say("forked", pid=pid)
-        ended = os.pidfd_open(pid)
-        try:
-            while True:
-                ready, _, _ = select.select([ended, orders.fd], [], [])
-                if orders.fd in ready and (any("kill" in order for order in orders.read()) or orders.closed):
-                    _end_group(pid)
-                if ended in ready:
-                    break
-        finally:
-            os.close(ended)
-        _end_group(pid)  # whatever the tests left running must not write into the next batch
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-    def _run(self, keys: list[str]) -> None:
-        from _pytest.runner import runtestprotocol
-
-        items = [self._items[key] for key in keys]
-        out = self._pipes.child_out
-        _drain(self._pipes.go_in)  # a permission that a killed child did not take
-        for i, item in enumerate(items):
-            protocol.send(out, {"start": i})
-            self._failed_subtests.clear()
-            following = items[i + 1] if i + 1 < len(items) else None
-            reports = runtestprotocol(item, log=False, nextitem=following)
-            end = _summary(reports, self._failed_subtests)
-            sys.stdout.flush()
-            sys.stderr.flush()
-            protocol.send(out, {"end": i, **end})
-            # the supervisor reads the meter while nothing runs
-            if os.read(self._pipes.go_in, 1) != b"g":
-                return
-
-
-def _summary(reports: Sequence[Any], failed_subtests: Sequence[str]) -> dict[str, Any]:
-    """The raw outcome of pytest's reports of one test: ``raw``, ``seconds``, ``message``, ``reason``."""
-    raw, message, reason = "passed", None, None
-    for report in reports:
-        if report.failed:
-            raw = "failed" if report.when == "call" else "error"
-            message = _failure(report)
+            os._exit(status)
+    while True:
+        ended, status = os.waitpid(-1, 0)
+        if ended == pid:
             break
-        if report.skipped and raw == "passed":
-            if hasattr(report, "wasxfail"):
-                raw, reason = "xfailed", report.wasxfail or "upstream expects this test to fail"
-            else:
-                raw, reason = "self_skipped", _skip_reason(report)
-    if failed_subtests and raw not in ("failed", "error"):
-        raw, message = "failed", f"{len(failed_subtests)} subtests failed; the first: {failed_subtests[0]}"
-    assert raw in RAW
-    seconds = round(sum(r.duration for r in reports), 6)
-    return {"raw": raw, "seconds": seconds, "message": _cut(message), "reason": _cut(reason, 500)}
+    end_others(alone)
+    return os.waitstatus_to_exitcode(status)
 
 
-def _failure(report: Any) -> str:
-    crash = getattr(report.longrepr, "reprcrash", None)
-    if crash is not None:
-        return f"{crash.message}\n(at {crash.path}:{crash.lineno})"
-    return str(report.longrepr)
-
-
-def _skip_reason(report: Any) -> str:
-    longrepr = report.longrepr
-    text = str(longrepr[2]) if isinstance(longrepr, tuple) and len(longrepr) == 3 else str(longrepr)
-    return text.removeprefix("Skipped: ")
-
-
-def _cut(text: str | None, limit: int = protocol.MAX_MESSAGE) -> str | None:
-    if text is None or len(text) <= limit:
-        return text
-    half = limit // 2 - 2
-    return f"{text[:half]}\n…\n{text[-half:]}"
-
-
-def _redirect(log: Path) -> None:
-    fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(fd, 1)
-    os.dup2(fd, 2)
-    os.close(fd)
-    faulthandler.enable(file=sys.__stderr__ or 2)
-
-
-def _drain(fd: int) -> None:
-    os.set_blocking(fd, False)
-    with suppress(BlockingIOError):
-        while os.read(fd, 4096):
-            pass
-    os.set_blocking(fd, True)
-
-
-def _end_group(pid: int) -> None:
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return
+def end_others(alone: bool, group: int = 0) -> None:
+    """Kills what tests left running: all but the host and this process in a namespace of their own, else ``group``
+    and this process's children (orphans among them)."""
+    with suppress(ProcessLookupError, PermissionError):
+        if alone:
+            os.kill(-1, signal.SIGKILL)
+        elif group:
+            os.killpg(group, signal.SIGKILL)
+    sandbox.end_children()

@@ -6,24 +6,33 @@ import os
 import select
 import signal
 import sys
+import tempfile
 import time
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relay.worker import host as host_side
-from relay.worker import protocol, sandbox
+from relay.worker import namespaces, protocol, sandbox, seccomp
 from relay.worker.batch import Row, parse_row
+from relay.worker.logs import Logs
 from relay.worker.outcome import died
 from selector.model import TestId
 
-if TYPE_CHECKING:
-    from relay.worker.runner import Runner
-
 START_S = 180.0
 """Seconds in which torch must be imported and a list of what was collected must follow the last file."""
+QUIT_S = 5.0
+LOOK_S = 0.25
+"""Seconds between two looks at what the tests use."""
 MAX_ROWS = 500_000
+PROCESSES = 512
+"""Processes that a batch may have at once."""
+HOST_MB = 2048
+"""MiB that host and collector may take beside a batch's: torch, and the variants of the largest files."""
+LOG_BYTES = 64 << 20
+"""Output that a batch may print."""
 
 
 class HostGone(Exception):
@@ -43,47 +52,52 @@ class Collected:
     why: str = ""
 
 
-class HostProcess:
-    """A forked host and the pipes to it and to its children."""
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a host is started into. ``site``: the overlay, if there is one; ``folder``: the supervisor's own."""
 
-    def __init__(self, pid: int, host: int, child: int, orders: int, go: int, tmp: Path) -> None:
+    folder: Path
+    isolation: sandbox.Isolation
+    site: Path | None = None
+    readable: tuple[Path, ...] = ()
+
+
+class HostProcess:
+    """A forked host and the pipes to it and to its children. Serves any number of collections."""
+
+    def __init__(self, pid: int, host: int, child: int, orders: int, go: int, logs: Logs, around: Surroundings) -> None:
         self.pid = pid
         self.host = protocol.Lines(host)
         self.child = protocol.Lines(child)
-        self._orders, self._go, self._tmp = orders, go, tmp
+        self.logs = logs
+        self.around = around
+        self._orders, self._go = orders, go
         self._status: int | None = None
+        self._collector = 0
+        self.import_s = 0.0
         self.rows: list[Row] = []
 
     @classmethod
-    def start(cls, runner: Runner, files: tuple[str, ...]) -> HostProcess:
+    def start(cls, around: Surroundings) -> HostProcess:
         host_in, host_out = os.pipe()
         child_in, child_out = os.pipe()
         orders_in, orders_out = os.pipe()
         go_in, go_out = os.pipe()
-        plan = host_side.HostPlan(
-            runner.shard,
-            runner.tree,
-            runner.tmp,
-            files,
-            runner._site,
-            runner._configs,
-            runner._capability,
-            runner._cut_network,
-        )
-        pipes = host_side.Pipes(host_out, child_out, orders_in, go_in)
+        logs = Logs(around.folder)
+        pipes = host_side.Pipes(host_out, child_out, orders_in, go_in, logs.host.fd, logs.tests.fd)
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
-            _host(plan, pipes, parent)
+            _host(around, pipes, parent)
         for fd in (host_out, child_out, orders_in, go_in):
             os.close(fd)
-        return cls(pid, host_in, child_in, orders_out, go_out, runner.tmp)
+        return cls(pid, host_in, child_in, orders_out, go_out, logs, around)
 
     # ------------------------------------------------------------------------------------------------------ speaking
 
     def order(self, **message: Any) -> None:
         try:
-            protocol.send(self._orders, message)
+            protocol.send(self._orders, message, protocol.MAX_ORDER)
         except OSError as exc:
             raise HostGone(self.last_words()) from exc
 
@@ -102,16 +116,24 @@ class HostProcess:
 
     # ---------------------------------------------------------------------------------------------------- collecting
 
-    def collect(self, file_s: float, deadline: float) -> Collected:
-        """Takes what the host says until its list is complete, it ends, or a file takes more than ``file_s``."""
+    def collect(self, job: host_side.Job, deadline: float) -> Collected:
+        """Has the job's files collected; takes what is said until the list is complete, the collector or host ends,
+        or a file takes more than the shard's ``collect_s``. Raises HostGone when the collector must be started anew.
+        """
+        file_s = job.shard.limits.collect_s
+        wanted = frozenset(job.shard.tests)
         got = Collected()
         importing: str | None = None
+        self.rows, self._collector = [], 0
+        self.logs.empty()
+        self.order(collect=job.pack())
         until = time.monotonic() + START_S
+        looked = time.monotonic()
         try:
             while True:
-                self.wait(min(until, deadline) - time.monotonic())
+                self.wait(min(until, deadline, looked + LOOK_S) - time.monotonic())
                 for message in self.host.read():
-                    until = time.monotonic() + START_S
+                    until = time.monotonic() + (file_s if importing else START_S)
                     kind = message.get("t")
                     if kind == "collected":
                         got.collected = int(message.get("items") or 0)
@@ -120,41 +142,84 @@ class HostProcess:
                         file = protocol.text(message.get("file")) or "?"
                         importing = file if message.get("state") == "start" else None
                         error = protocol.text(message.get("error"))
-                        if importing is not None:
-                            until = time.monotonic() + file_s
-                        elif error:
+                        until = time.monotonic() + (file_s if importing else START_S)
+                        if importing is None and error:
                             got.errors[file] = error
+                    elif kind == "ended":
+                        got.why = died(int(message["status"]), "the test host")
+                        self._collector = 0
                     else:
-                        self._take(kind, message, got)
+                        self._take(kind, message, got, wanted)
                 now = time.monotonic()
                 during = " while the file was imported" if importing else ""
                 if self.host.closed:
-                    got.why = got.why or f"{self.last_words()}{during}"
+                    got.why = got.why or f"{self.last_words()}"
+                elif got.why:
+                    got.why = self._with_tail(got.why) if importing else got.why
                 elif now > deadline:
-                    got.why = f"the shard's time was over{during}"
+                    got.why = "the shard's time was over"
                 elif now > until:
                     got.why = f"importing the file took more than {file_s:g} s" if importing else self.last_words()
+                    during = ""
+                elif now - looked > LOOK_S:
+                    looked = now
+                    got.why = self.excess(job.shard.limits.memory_mb, host_too=True)
+                    if not got.why:
+                        continue
                 else:
                     continue
+                got.why += during
                 break
-        except (protocol.ProtocolError, ValueError, TypeError) as exc:
+        except (protocol.ProtocolError, ValueError, TypeError, KeyError) as exc:
             got.why = f"what the test host said cannot be used: {exc}"
         got.blamed = importing
         return got
 
-    def _take(self, kind: Any, message: dict[str, Any], got: Collected) -> None:
+    def _take(self, kind: Any, message: dict[str, Any], got: Collected, wanted: frozenset[TestId]) -> None:
         if kind == "ready":
-            got.import_s = float(message.get("import_s") or 0)
+            got.import_s = self.import_s = float(message.get("import_s") or 0)
         elif kind == "unusable":
             got.why = protocol.text(message.get("message")) or "the test host cannot work"
+        elif kind == "collector":
+            self._collector = sandbox.by_inner_pid(sandbox.descendants(self.pid), int(message["pid"])) or 0
         elif kind == "rows":
-            self.rows += [parse_row(row) for row in message["rows"]]
+            rows = [parse_row(row) for row in message["rows"]]
+            if any(row.test not in wanted for row in rows):
+                raise protocol.ProtocolError("a variant of a test that the shard does not hold")
+            self.rows += rows
             if len(self.rows) > MAX_ROWS:
                 raise protocol.ProtocolError(f"more than {MAX_ROWS} variants")
         elif kind == "matched":
             got.matched.add(TestId.parse(str(message.get("test"))))
         elif kind == "emptied":
             got.emptied[str(TestId.parse(str(message.get("test"))))] = protocol.text(message.get("reason")) or ""
+
+    def finish(self) -> bool:
+        """Ends the collector after its last batch. True: the host can take another job."""
+        try:
+            self.order(quit=True)
+            until = time.monotonic() + QUIT_S
+            while time.monotonic() < until and not self.host.closed:
+                self.wait(until - time.monotonic())
+                if any(message.get("t") == "ended" for message in self.host.read()):
+                    return True
+        except (HostGone, protocol.ProtocolError):
+            return False
+        return False
+
+    def excess(self, memory_mb: float, *, host_too: bool = False) -> str:
+        """What the tests take too much of, in words; empty when nothing. Looks at every process they started."""
+        top = self.pid if host_too or not self._collector else self._collector
+        found = sandbox.descendants(top, PROCESSES + 1)
+        if len(found) > PROCESSES:
+            return f"more than {PROCESSES} processes"
+        allowed = memory_mb + (HOST_MB if host_too else 0)
+        resident = sandbox.memory_mb(found, allowed)
+        if resident > allowed:
+            return f"out of memory: {resident:.0f} MiB resident, the limit is {memory_mb:g}"
+        if self.logs.size() > LOG_BYTES:
+            return f"more than {LOG_BYTES >> 20} MiB printed"
+        return ""
 
     # -------------------------------------------------------------------------------------------------------- ending
 
@@ -172,7 +237,10 @@ class HostProcess:
                 self._status = os.waitstatus_to_exitcode(status)
         if self._status is not None:
             how = died(self._status, "the test host")
-        tail = log_tail(self._tmp / "host.log", 0, 600)
+        return self._with_tail(how)
+
+    def _with_tail(self, how: str) -> str:
+        tail = self.logs.host.tail(0, 600)
         return f"{how}; its output ends: {tail}" if tail else how
 
     def end(self) -> None:
@@ -185,24 +253,10 @@ class HostProcess:
             self._status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         for fd in (self.host.fd, self.child.fd, self._orders, self._go):
             os.close(fd)
+        self.logs.close()
 
 
-def log_tail(path: Path, start: int, limit: int = protocol.LOG_TAIL) -> str | None:
-    """The last ``limit`` bytes of a log from ``start`` on, as text; None when there are none."""
-    try:
-        with open(path, "rb") as log:
-            end = log.seek(0, os.SEEK_END)
-            begin = max(start, end - limit)
-            if begin >= end:
-                return None
-            log.seek(begin)
-            tail = log.read(end - begin).decode("utf-8", "replace").replace("\x00", "")
-    except OSError:
-        return None
-    return tail.strip() or None
-
-
-def _host(plan: host_side.HostPlan, pipes: host_side.Pipes, parent: int) -> None:
+def _host(around: Surroundings, pipes: host_side.Pipes, parent: int) -> None:
     """In the forked child: into the sandbox, run the host, and never return."""
     status = 1
     try:
@@ -210,21 +264,37 @@ def _host(plan: host_side.HostPlan, pipes: host_side.Pipes, parent: int) -> None
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         os.setsid()
         _only(pipes)
-        null = os.open(os.devnull, os.O_RDONLY)
-        log = os.open(plan.tmp / "host.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.dup2(null, 0)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        os.close(null)
-        os.close(log)
         sandbox.hide_process(False)  # the maps of a new namespace are written through /proc/self
-        if plan.cut_network and not sandbox.leave_network():
-            raise OSError("the network cannot be left, though a trial could")
+        isolation = around.isolation
+        alone = isolation.processes
+        if isolation.network and not namespaces.leave(everything=alone):
+            raise OSError("the namespaces cannot be had, though a trial could")
+        if alone:
+            sandbox.die_with_parent(parent)
+            waiting = os.getpid()
+            pid = os.fork()
+            if pid:
+                _only(None)
+                status = _wait_for(pid)
+                return
+            parent = waiting
+            sandbox.die_with_parent(0)  # it is outside of this namespace: seen from here its number is 0
+            namespaces.furnish(namespaces.Room(around.readable, around.folder / "root"))
+            tmp = namespaces.SCRATCH
+        else:
+            tmp = around.folder / "tmp"
+            tmp.mkdir(exist_ok=True)
+            os.chdir(tmp)
+        os.environ.clear()
+        os.environ.update(sandbox.environment(tmp))
+        tempfile.tempdir = str(tmp)  # the module remembers the folder that it was first asked for
         if not sandbox.drop_rights():
             raise OSError("rights cannot be dropped")
+        if isolation.calls and not seccomp.install():
+            raise OSError("system calls cannot be filtered, though a trial could")
         sandbox.hide_process()
-        sandbox.die_with_parent(parent)  # last: a change of rights clears it
-        status = host_side.main(plan, pipes)
+        sandbox.die_with_parent(0 if alone else parent)  # last: a change of rights clears it
+        status = host_side.main(around.site, pipes, alone=alone)
     except BaseException:  # noqa: BLE001 - a forked child must never return into its parent's frames
         traceback.print_exc()
     finally:
@@ -233,13 +303,25 @@ def _host(plan: host_side.HostPlan, pipes: host_side.Pipes, parent: int) -> None
         os._exit(status)
 
 
-def _only(pipes: host_side.Pipes) -> None:
-    """Closes every descriptor but the standard ones and the pipes: the results above all."""
-    keep = {pipes.host_out, pipes.child_out, pipes.orders_in, pipes.go_in}
+def _wait_for(pid: int) -> int:
+    """Ends as the namespace's first process ended, whose only relation outside this process is."""
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if status < 0:
+        signal.signal(-status, signal.SIG_DFL) if -status not in (signal.SIGKILL, signal.SIGSTOP) else None
+        os.kill(os.getpid(), -status)
+    return status
+
+
+def _only(pipes: host_side.Pipes | None) -> None:
+    """Closes every descriptor but the pipes, and points the standard ones at the host's log."""
+    keep = set() if pipes is None else {getattr(pipes, name) for name in host_side.Pipes.__slots__}
+    if pipes is not None:
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(pipes.host_log, 1)
+        os.dup2(pipes.host_log, 2)
     for entry in os.listdir("/proc/self/fd"):
         fd = int(entry)
         if fd > 2 and fd not in keep:
-            try:
+            with suppress(OSError):  # the descriptor of the listing itself
                 os.close(fd)
-            except OSError:
-                continue  # the descriptor of the listing itself

@@ -6,6 +6,7 @@ is copied or compiled, the installed packages are never written to, and the fold
 
 from __future__ import annotations
 
+import importlib.util
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
@@ -49,6 +50,27 @@ def build(tree: Path, files: Iterable[str], site: Path, out: Path) -> Path:
         target.unlink(missing_ok=True)
         target.write_bytes((tree / path).read_bytes())
     return out
+
+
+def needed(tree: Path, files: Iterable[str], site: Path) -> bool:
+    """Whether the tree's files can be laid over the torch in ``site`` and one of them differs from it.
+
+    If not, the run's torch is the one that is installed.
+    """
+    files = tuple(files)
+    if refusals(tree, files, site):
+        return False
+    return any(
+        not (site / name).is_file() or (site / name).read_bytes() != (tree / name).read_bytes() for name in files
+    )
+
+
+def installed_site() -> Path | None:
+    """The folder that holds the installed torch, which is not imported; None when there is none."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return Path(next(iter(spec.submodule_search_locations))).parent
 
 
 def refusals(tree: Path, files: Iterable[str], site: Path) -> dict[str, OverlayRefused]:

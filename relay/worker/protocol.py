@@ -13,6 +13,8 @@ from typing import Any
 
 MAX_LINE = 1 << 16
 """Longest line that is taken, in bytes."""
+MAX_ORDER = 1 << 28
+"""Longest order of a supervisor, which may hold a shard's configs, in bytes."""
 MAX_MESSAGE = 4096
 """Longest failure message of a result, in characters."""
 LOG_TAIL = 8192
@@ -23,10 +25,10 @@ class ProtocolError(Exception):
     """The other side sent something it must not."""
 
 
-def send(fd: int, message: dict[str, Any]) -> None:
+def send(fd: int, message: dict[str, Any], limit: int = MAX_LINE) -> None:
     """Writes one line; blocks until it is written."""
     data = json.dumps(message, default=str).encode("utf-8", "replace") + b"\n"
-    if len(data) > MAX_LINE:
+    if len(data) > limit:
         raise ProtocolError(f"a message of {len(data)} bytes")
     while data:
         data = data[os.write(fd, data) :]
@@ -35,8 +37,8 @@ def send(fd: int, message: dict[str, Any]) -> None:
 class Lines:
     """The lines that come in from one pipe. ``fd`` is read without blocking."""
 
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
+    def __init__(self, fd: int, limit: int = MAX_LINE) -> None:
+        self.fd, self._limit = fd, limit
         self.closed = False
         self._buffer = b""
         os.set_blocking(fd, False)
@@ -56,8 +58,8 @@ class Lines:
             *lines, self._buffer = (self._buffer + chunk).split(b"\n")
             for line in lines:
                 yield _parse(line)
-            if len(self._buffer) > MAX_LINE:
-                raise ProtocolError(f"a line of more than {MAX_LINE} bytes")
+            if len(self._buffer) > self._limit:
+                raise ProtocolError(f"a line of more than {self._limit} bytes")
 
     def drop(self) -> None:
         """Throws away what is there: the sender is gone, or cannot be believed."""

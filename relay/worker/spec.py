@@ -35,6 +35,8 @@ class Shard:
     variants: frozenset[str] | None
     done: frozenset[str]
     limits: Limits
+    trusted: bool = False
+    """Whether the relay's rules say that the author's code may run without a complete sandbox."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -82,6 +84,7 @@ def parse_shard(shard: Mapping[str, Any], done: Any = ()) -> Shard:
         variants=None if variants is None else frozenset(strings("variants", variants)),
         done=frozenset(strings("done", done)),
         limits=parsed_limits,
+        trusted=need("trusted", bool, False),
     )
 
 

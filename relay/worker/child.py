@@ -1,0 +1,90 @@
+"""A batch in its forked child: runs the variants, says how each ended, and stops when one left the process changed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from relay.worker import protocol
+from relay.worker.leaks import State
+from relay.worker.outcome import RAW
+
+
+def run(items: Sequence[Any], out: int, go: int, failed_subtests: list[str]) -> None:
+    """Runs pytest items one by one; returns early when a variant leaked: the rest then runs in a fresh child.
+
+    ``out`` takes the lines, ``go`` brings a byte for each leave to go on, ``failed_subtests`` is filled by a plugin.
+    """
+    from _pytest.runner import runtestprotocol
+
+    _drain(go)  # a permission that a killed child did not take
+    state = State()
+    for i, item in enumerate(items):
+        protocol.send(out, {"start": i})
+        failed_subtests.clear()
+        following = items[i + 1] if i + 1 < len(items) else None
+        reports = runtestprotocol(item, log=False, nextitem=following)
+        end = _summary(reports, failed_subtests)
+        leaked = state.changed()
+        with suppress(OSError, ValueError):  # a test may close them
+            sys.stdout.flush()
+            sys.stderr.flush()
+        protocol.send(out, {"end": i, **end, **({"leaked": leaked} if leaked else {})})
+        if leaked:
+            return
+        state.put_back()
+        # the supervisor reads the meter while nothing runs
+        if os.read(go, 1) != b"g":
+            return
+
+
+def _summary(reports: Sequence[Any], failed_subtests: Sequence[str]) -> dict[str, Any]:
+    """The raw outcome of pytest's reports of one test: ``raw``, ``seconds``, ``message``, ``reason``."""
+    raw, message, reason = "passed", None, None
+    for report in reports:
+        if report.failed:
+            raw = "failed" if report.when == "call" else "error"
+            message = _failure(report)
+            break
+        if report.skipped and raw == "passed":
+            if hasattr(report, "wasxfail"):
+                raw, reason = "xfailed", report.wasxfail or "upstream expects this test to fail"
+            else:
+                raw, reason = "self_skipped", _skip_reason(report)
+    if failed_subtests and raw not in ("failed", "error"):
+        raw, message = "failed", f"{len(failed_subtests)} subtests failed; the first: {failed_subtests[0]}"
+    assert raw in RAW
+    seconds = round(sum(r.duration for r in reports), 6)
+    return {"raw": raw, "seconds": seconds, "message": cut(message), "reason": cut(reason, 500)}
+
+
+def _failure(report: Any) -> str:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is not None:
+        return f"{crash.message}\n(at {crash.path}:{crash.lineno})"
+    return str(report.longrepr)
+
+
+def _skip_reason(report: Any) -> str:
+    longrepr = report.longrepr
+    text = str(longrepr[2]) if isinstance(longrepr, tuple) and len(longrepr) == 3 else str(longrepr)
+    return text.removeprefix("Skipped: ")
+
+
+def cut(text: str | None, limit: int = protocol.MAX_MESSAGE) -> str | None:
+    """At most ``limit`` characters: the beginning and the end."""
+    if text is None or len(text) <= limit:
+        return text
+    half = limit // 2 - 2
+    return f"{text[:half]}\n…\n{text[-half:]}"
+
+
+def _drain(fd: int) -> None:
+    os.set_blocking(fd, False)
+    with suppress(BlockingIOError):
+        while os.read(fd, 4096):
+            pass
+    os.set_blocking(fd, True)

@@ -1,0 +1,113 @@
+"""What a test may leave changed in its process, so that the next one does not run under it.
+
+Random number generators are put back. Anything else that is found changed ends the child: what is left of the batch
+runs in a fresh one, which costs a fork (some 10 ms) and needs no guess at how to undo it.
+"""
+
+from __future__ import annotations
+
+import gc
+import locale
+import os
+import random
+import signal
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+
+class State:
+    """The state of this process, taken before its first test. Needs torch to be imported."""
+
+    def __init__(self) -> None:
+        self._probes = _probes()
+        self._before = {name: _look(probe) for name, probe in self._probes.items()}
+        self._random = random.getstate()
+        import torch
+
+        self._torch = torch
+        self._torch_rng = torch.get_rng_state()
+        numpy = sys.modules.get("numpy")
+        self._numpy = numpy.random if numpy is not None else None
+        self._numpy_rng = self._numpy.get_state() if self._numpy is not None else None
+
+    def changed(self) -> list[str]:
+        """Names of what is not as it was, in words for people."""
+        return [name for name, probe in self._probes.items() if _look(probe) != self._before[name]]
+
+    def put_back(self) -> None:
+        """Random number generators as they were."""
+        random.setstate(self._random)
+        self._torch.set_rng_state(self._torch_rng)
+        if self._numpy is not None:
+            self._numpy.set_state(self._numpy_rng)
+
+
+def _look(probe: Callable[[], Any]) -> Any:
+    try:
+        return probe()
+    except Exception as exc:  # noqa: BLE001 - a probe that fails now and did not before is a change, too
+        return type(exc)
+
+
+def _probes() -> dict[str, Callable[[], Any]]:
+    import torch
+
+    from relay import device
+
+    def standard_streams() -> Any:
+        return [(s.st_dev, s.st_ino) for s in map(os.fstat, (0, 1, 2))]
+
+    def signals() -> Any:
+        """Python's handlers, and the kernel's view: handlers set by native code, and blocked or ignored signals."""
+        with open("/proc/self/status", "rb", buffering=0) as status:
+            text = status.read(4096)
+        start = text.find(b"SigBlk:")
+        return [signal.getsignal(n) for n in (1, 2, 3, 10, 12, 13, 14, 15, 17)], text[start : text.find(b"CapInh:")]
+
+    def umask() -> int:
+        mask = os.umask(0o77)
+        os.umask(mask)
+        return mask
+
+    def torch_modes() -> Any:
+        return (
+            torch.is_grad_enabled(),
+            torch.is_inference_mode_enabled(),
+            torch.is_anomaly_enabled(),
+            torch.is_autocast_enabled("cpu"),
+            torch._C._len_torch_function_stack(),
+            torch._C._len_torch_dispatch_stack(),
+        )
+
+    def torch_settings() -> Any:
+        return (
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_deterministic_algorithms_warn_only_enabled(),
+            torch.get_float32_matmul_precision(),
+            torch.backends.mkldnn.enabled,
+        )
+
+    probes: dict[str, Callable[[], Any]] = {
+        "default dtype": torch.get_default_dtype,
+        "torch's modes": torch_modes,
+        "torch's settings": torch_settings,
+        "torch's threads": torch.get_num_threads,
+        "the device's policy": device.current_policy,
+        "working directory": os.getcwd,
+        "environment": lambda: dict(os.environ),
+        "locale": lambda: locale.setlocale(locale.LC_ALL),
+        "signal handlers": signals,
+        "timers": lambda: (signal.getitimer(signal.ITIMER_REAL)[0] > 0, signal.getitimer(signal.ITIMER_PROF)[0] > 0),
+        "standard streams": standard_streams,
+        "umask": umask,
+        "import path": lambda: list(sys.path),
+        "recursion limit": sys.getrecursionlimit,
+        "garbage collector": gc.isenabled,
+        "warnings filters": lambda: len(warnings.filters),
+    }
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        probes["numpy's error handling"] = numpy.geterr
+    return probes
