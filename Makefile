@@ -6,17 +6,20 @@ PY := $(VENV)/bin/python
 TORCH_INDEX ?=
 TORCH := torch==2.13.0
 DEMO_ARGS ?=
+# a real PyTorch tree for the demo: a git repository, a folder of sources, or a URL
+UPSTREAM ?=
 TEST_ARGS ?=
 
 .PHONY: help demo test chaos bench lint clean
 help:
 	@echo "make demo    play a pull request through the whole relay   (DEMO_ARGS=--once ends by itself)"
+	@echo "             UPSTREAM=DIR or URL plays one of a real PyTorch tree instead"
 	@echo "make test    every test, quick layers first                (REQUIRE_ALL=1: no test may skip)"
 	@echo "make lint    ruff, mypy, import-linter"
 	@echo "make clean   remove .venv and what demo and tests left"
 
 demo: $(VENV)/.demo
-	$(PY) -m relay.demo $(DEMO_ARGS)
+	$(PY) -m relay.demo $(if $(UPSTREAM),--upstream "$(UPSTREAM)") $(DEMO_ARGS)
 
 test: $(VENV)/.test
 	$(PY) tests/layers.py $(TEST_ARGS)

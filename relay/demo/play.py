@@ -23,6 +23,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 import relay
 from relay.demo import report
 from relay.demo.children import ChildProcess, start, tail
+from relay.demo.realtree import Source, real_upstream
 from relay.demo.report import GITHUB_REPO, UPSTREAM_REPO, WORKERS_REPO, Facts
 from relay.demo.upstream import DemoError, DemoUpstream, build
 from relay.demo.webhook import opened_event, pull_request
@@ -30,6 +31,8 @@ from relay.settings import Settings
 
 READY_S = 90.0
 VERDICT_S = 240.0
+REAL_VERDICT_S = 1800.0
+"""a real tree's change may reach as many tests as the budget holds"""
 SETTLE_S = 0.5
 KEPT = ("cache", "worker")
 """caches below the folder that a later run may use; everything else is made anew"""
@@ -47,15 +50,16 @@ L4:
 """
 
 
-def main(dir: Path, once: bool, port: int | None) -> int:
-    """Plays the demo in ``dir``. ``once``: ends when all is done, 0 only if every step happened and was right (else 1);
-    otherwise stays until Ctrl-C. Raises DemoError when it cannot even start."""
+def main(dir: Path, once: bool, port: int | None, source: Source | None = None) -> int:
+    """Plays the demo in ``dir``, on a real tree where ``source`` names one. ``once``: ends when all is done, 0 only if
+    every step happened and was right (else 1); otherwise stays until Ctrl-C. Raises DemoError when it cannot even
+    start."""
     console = Console(highlight=False, soft_wrap=True)
     # also where we were started with SIGINT ignored, as a script's background job is
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
-        with _folder(dir) as folder, Demo(folder, console) as demo:
+        with _folder(dir) as folder, Demo(folder, console, source) as demo:
             return demo.play(once, port)
     except KeyboardInterrupt:
         console.print("\nStopped.")
@@ -87,8 +91,9 @@ def _folder(dir: Path) -> Iterator[Path]:
 class Demo:
     """One play: the folder, the children, and what is known so far."""
 
-    def __init__(self, folder: Path, console: Console) -> None:
+    def __init__(self, folder: Path, console: Console, source: Source | None = None) -> None:
         self.folder = folder
+        self.source = source
         self.console = console
         self.children: list[ChildProcess] = []
         self.http = httpx2.Client(timeout=15, trust_env=False)
@@ -109,7 +114,7 @@ class Demo:
         began = time.monotonic()
         port = free_port(Settings.model_fields["port"].default) if port is None else port
         self._start_github()
-        upstream = build(self.folder / "upstream", sys.executable)
+        upstream = self._upstream()
         self._start_relay(upstream, port)
         self.console.print(f"The relay is up after {time.monotonic() - began:.1f} s: {self.url}")
         self._put(f"/_control/pulls/{UPSTREAM_REPO}", pull_request(upstream, UPSTREAM_REPO))
@@ -129,10 +134,9 @@ class Demo:
         if wrong:
             self._complain(wrong)
         if once:
+            said = " and the verdict is right" if self.source is None else ""
             if not wrong:
-                self.console.print(
-                    f"\nEvery step happened and the verdict is right ({time.monotonic() - began:.1f} s)."
-                )
+                self.console.print(f"\nEvery step happened{said} ({time.monotonic() - began:.1f} s).")
             return 1 if wrong else 0
         self.console.print("\nCtrl-C ends the demo.")
         while True:
@@ -141,6 +145,15 @@ class Demo:
             time.sleep(0.5)
 
     # ------------------------------------------------------------------------------------------------------- starting
+
+    def _upstream(self) -> DemoUpstream:
+        where = self.folder / "upstream"
+        if self.source is None:
+            return build(where, sys.executable)
+        with self.console.status(f"reading {self.source.upstream}"):
+            made = real_upstream(where, self.source, self.folder / "cache" / "clones")
+        self.console.print(f"Upstream is {self.source.upstream} at {made.base_sha[:12]}; the PR: {made.pr['title']}")
+        return made
 
     def _start_github(self) -> None:
         command = [sys.executable, "-m", "relay.demo.github", "--dir", str(self.folder / "github")]
@@ -197,7 +210,8 @@ class Demo:
 
     def _follow(self, facts: Facts) -> None:
         """Returns when everything has happened that can still happen. DemoError when it takes too long."""
-        deadline = time.monotonic() + VERDICT_S
+        limit = VERDICT_S if self.source is None else REAL_VERDICT_S
+        deadline = time.monotonic() + limit
         with Progress(
             TextColumn("{task.description:<28}"),
             BarColumn(),
@@ -220,7 +234,7 @@ class Demo:
                 if report.finished(facts):
                     break
                 if time.monotonic() > deadline:
-                    raise DemoError(f"there is no verdict, or not all is reported, after {VERDICT_S:.0f} s")
+                    raise DemoError(f"there is no verdict, or not all is reported, after {limit:.0f} s")
                 time.sleep(0.15)
             time.sleep(SETTLE_S)  # a double would come now
         self._read_all(facts)

@@ -61,13 +61,14 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class DemoUpstream:
-    """The repository at ``path``; ``pr`` holds number, title, body, author, refs and size of the pull request."""
+    """The repository at ``path``; ``pr`` holds number, title, body, author, refs and size of the pull request;
+    ``expect`` what must come out (None: a real tree, of which nobody knows)."""
 
     path: Path
     base_sha: str
     head_sha: str
     pr: dict[str, Any]
-    expect: Expectation
+    expect: Expectation | None
     torch: str = ""
     changed: tuple[str, ...] = field(default=())
 
