@@ -83,12 +83,18 @@ def inventory(
 @config_app.command("lint")
 def config_lint(
     paths: Annotated[list[Path], typer.Argument(help="YAML files or folders.")],
-    compat: Annotated[bool, typer.Option(help="Unknown keys are warnings, as in the older format.")] = False,
+    compat: Annotated[bool, typer.Option(help="What the older format let pass is a warning.")] = False,
+    upstream: Annotated[Path | None, typer.Option(help="Upstream's root: names must name something there.")] = None,
+    was: Annotated[Path | None, typer.Option(help="The upstream that the configs were right for, for renames.")] = None,
+    opdb: Annotated[Path | None, typer.Option(help="Op database from python -m relay.worker.opdb.")] = None,
+    issues: Annotated[Path | None, typer.Option(help="JSON of issues and their states, for closed ones.")] = None,
+    table: Annotated[bool, typer.Option(help="One row a file: warnings by kind.")] = False,
 ) -> None:
     """Check reuse configs: every problem with file, line, column and what to do."""
     from relay import cli_config
 
-    raise typer.Exit(cli_config.lint_files(paths, compat=compat))
+    against = cli_config.Against(upstream, was, opdb, issues)
+    raise typer.Exit(cli_config.lint_files(paths, compat=compat, against=against, table=table))
 
 
 @config_app.command("explain")

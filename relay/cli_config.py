@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,23 +15,81 @@ from rich.table import Column, Table
 from relay.domain.allowlist import parse
 from relay.errors import SettingsError
 from relay.services.device_configs import CAPABILITY
-from selector.configs import ConfigSource, lint
+from selector.configs import ConfigProblem, ConfigSource, lint
 from selector.configs.capability import load_capability
+from selector.configs.upstream import Upstream, issues_from
+from selector.discover import take
+from selector.discover.inventory import is_inventoried
+from selector.opdb import from_json
+from selector.trees import DirTree
 
 
-def lint_files(paths: Sequence[Path], *, compat: bool = False, console: Console | None = None) -> int:
+@dataclass(frozen=True, slots=True)
+class Against:
+    """What configs are checked against, beside themselves: paths given on the command line."""
+
+    upstream: Path | None = None
+    was: Path | None = None
+    opdb: Path | None = None
+    issues: Path | None = None
+
+    def read(self) -> tuple[Upstream | None, dict[str, str]]:
+        """(upstream, issue -> state). Raises SettingsError, TreeError, OpDatabaseError."""
+        states = {}
+        if self.issues is not None:
+            try:
+                states = issues_from(json.loads(_read(self.issues)))
+            except ValueError as exc:
+                raise SettingsError(f"{self.issues}: not JSON: {exc}", '{"owner/repo#12": "closed"}') from exc
+        if self.upstream is None:
+            if self.was is not None or self.opdb is not None:
+                raise SettingsError("--was and --opdb go with --upstream", "give upstream's root too")
+            return None, states
+        tree = DirTree(self.upstream, only=is_inventoried)
+        now = take(tree)
+        was = take(DirTree(self.was, only=is_inventoried), known=now) if self.was is not None else None
+        opdb = from_json(_read(self.opdb)) if self.opdb is not None else None
+        version = self.upstream / "version.txt"
+        return Upstream(now, was, opdb, _read(version).strip() if version.is_file() else "", tree.read), states
+
+
+def lint_files(
+    paths: Sequence[Path],
+    *,
+    compat: bool = False,
+    against: Against | None = None,
+    table: bool = False,
+    console: Console | None = None,
+) -> int:
     """Prints every problem of the given files. 0 when there is no error, 1 otherwise."""
     console = console or Console(soft_wrap=True, highlight=False)
     sources = [ConfigSource(str(path), _read(path)) for path in _yaml_files(paths)]
     for source in sources:
         if Path(source.name).name == CAPABILITY:
             load_capability(source.text, source.name)
-    problems = lint(sources, compat=compat, today=datetime.now(UTC).date())
-    for problem in problems:
-        console.print(str(problem), markup=False)
+    upstream, issues = (against or Against()).read()
+    problems = lint(sources, compat=compat, today=datetime.now(UTC).date(), upstream=upstream, issues=issues)
+    if table:
+        console.print(_table(sources, problems))
+    else:
+        for problem in problems:
+            console.print(str(problem), markup=False)
     errors = sum(p.level == "error" for p in problems)
     console.print(f"{len(sources)} configs, {errors} errors, {len(problems) - errors} warnings")
     return 1 if errors else 0
+
+
+def _table(sources: Sequence[ConfigSource], problems: Sequence[ConfigProblem]) -> Table:
+    """A row a file, a column a kind of problem."""
+    kinds = sorted({p.code for p in problems})
+    table = Table(Column("config", overflow="fold"), *(code.removeprefix("config-") for code in kinds), "all")
+    for source in sources:
+        mine = Counter(p.code for p in problems if p.source == source.name)
+        table.add_row(source.name, *(str(mine[code] or "") for code in kinds), str(mine.total() or ""))
+    total = Counter(p.code for p in problems)
+    table.add_section()
+    table.add_row("all", *(str(total[code]) for code in kinds), str(total.total()))
+    return table
 
 
 def lint_allowlist(path: Path, *, console: Console | None = None) -> int:

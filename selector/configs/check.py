@@ -27,7 +27,7 @@ def check_conflicts(suites: Sequence[Suite], compat: bool) -> list[ConfigProblem
     def disagree(pairs: Iterable[tuple[TestEntry, TestEntry]], other_config: bool) -> None:
         for x, y in pairs:
             name = _shared_name(x, y, other_config) if x.mode is not y.mode else None
-            if name is not None and _tie(x, y):
+            if name is not None and tie(x, y):
                 complain(y, x, f"{name} is {y.mode.value} here and {x.mode.value} there")
 
     for (suite_a, a), (suite_b, b) in combinations(files, 2):
@@ -68,7 +68,7 @@ def _shared_name(x: TestEntry, y: TestEntry, other_config: bool) -> str | None:
     return None
 
 
-def _tie(x: TestEntry, y: TestEntry) -> bool:
+def tie(x: TestEntry, y: TestEntry) -> bool:
     """Whether some op and dtype make both entries equally specific."""
     for op in _samples(x.ops, y.ops):
         for dtype in _samples(x.dtypes, y.dtypes):
@@ -92,7 +92,7 @@ def _drops(entry: TestEntry, op: str, dtype: str) -> bool:
 def check_until(suites: Sequence[Suite], today: date) -> list[ConfigProblem]:
     """A warning for each entry and item whose ``until`` date lies in the past. Versions are not compared here."""
     problems = []
-    for thing in _everything(suites):
+    for thing in everything(suites):
         try:
             end = date.fromisoformat(thing.why.until)
         except ValueError:
@@ -108,7 +108,8 @@ def check_until(suites: Sequence[Suite], today: date) -> list[ConfigProblem]:
     return problems
 
 
-def _everything(suites: Sequence[Suite]) -> Iterator[Item | TestEntry | FileEntry]:
+def everything(suites: Sequence[Suite]) -> Iterator[Item | TestEntry | FileEntry]:
+    """All that carries a reason."""
     for suite in suites:
         for items in (suite.globals.dtypes, suite.globals.ops, suite.globals.modules):
             yield from items or ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 
@@ -17,6 +17,7 @@ from selector.configs.nodes import Document, Fields, kind
 from selector.configs.rules import ReuseConfigs
 from selector.configs.schema import place, read_files, read_globals
 from selector.configs.tree import Globals, Item, Place, Suite
+from selector.configs.upstream import Upstream, check_reasons, check_upstream
 
 _SUITE = ("files", "labels", "global", "extends", "allow_empty")
 _SHEET = ("capability", "global", "extends")
@@ -33,11 +34,28 @@ def load_configs(sources: Sequence[ConfigSource], *, compat: bool = False) -> Re
     return ReuseConfigs(suites, [p for p in problems if p.level == "warning"])
 
 
-def lint(sources: Sequence[ConfigSource], *, compat: bool = False, today: date | None = None) -> list[ConfigProblem]:
-    """Every problem of the configs, in order of place. With ``today``, entries whose ``until`` has passed too."""
+def lint(
+    sources: Sequence[ConfigSource],
+    *,
+    compat: bool = False,
+    today: date | None = None,
+    upstream: Upstream | None = None,
+    issues: Mapping[str, str] | None = None,
+) -> list[ConfigProblem]:
+    """Every problem of the configs, in order of place.
+
+    With ``today``, entries whose ``until`` has passed; with ``upstream``, what names nothing there; with ``issues``
+    (issue -> state), entries whose issue is closed.
+    """
     suites, problems = _Loader(sources, compat).load()
     if today is not None:
         problems = problems + check_until(suites, today)
+    if upstream is not None:
+        problems = problems + check_upstream(suites, upstream, compat=compat)
+    if issues or upstream is not None:
+        problems = problems + check_reasons(
+            suites, version=upstream.version if upstream is not None else "", issues=issues or {}
+        )
     return sorted(problems, key=lambda p: (p.source, p.line, p.column, p.code))
 
 

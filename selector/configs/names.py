@@ -52,7 +52,7 @@ def read_name(doc: Document, node: Node) -> NamePattern | None:
     cls_regex = _regex(doc, node, cls) if cls and is_regex(cls) else None
     if (is_regex(method) and method_regex is None) or (cls and is_regex(cls) and cls_regex is None):
         return None
-    return NamePattern(text, cls, method, cls_regex, method_regex)
+    return NamePattern(text, cls, method, cls_regex, method_regex, *doc.place(node))
 
 
 def _regex(doc: Document, node: Node, half: str) -> re.Pattern[str] | None:
@@ -95,9 +95,9 @@ def read_path(doc: Document, node: Node) -> PathPattern | None:
         hint = f"write ${{{UPSTREAM_TOKENS[0]}}}/{rest}"
         doc.problem(node, "config-path", f"{text!r} has no token and is read as upstream's", hint, warn=True)
     if not any(c in rest for c in "*?["):
-        return PathPattern(text, rest)
+        return PathPattern(text, rest, None, *doc.place(node))
     try:
-        return PathPattern(text, rest, glob_regex(rest))
+        return PathPattern(text, rest, glob_regex(rest), *doc.place(node))
     except re.error as e:
         doc.problem(node, "config-path", f"broken glob {rest!r}: {e.msg}")
         return None

@@ -45,6 +45,8 @@ class NamePattern:
     method: str
     cls_regex: re.Pattern[str] | None = None
     method_regex: re.Pattern[str] | None = None
+    line: int = 0
+    column: int = 0
 
     def matches(self, test: TestId) -> bool:
         if self.method_regex is not None:
@@ -74,6 +76,8 @@ class PathPattern:
     text: str
     path: str | None
     regex: re.Pattern[str] | None = None
+    line: int = 0
+    column: int = 0
 
     def matches(self, path: str) -> bool:
         if self.path is None:
