@@ -49,6 +49,10 @@ class Settings(BaseSettings):
     upstream_url: str = Field(
         "", description="Git URL or folder of upstream; empty: https://github.com/<upstream_repo>."
     )
+    upstream_partial: bool | None = Field(
+        None,
+        description="Mirror upstream without its whole history and file contents; unset: for https and ssh only.",
+    )
     allowlist: str = Field("", description="Path of the allowlist YAML.")
     device: str = Field("spyre", description="Device that this relay's own workers emulate; names their queue.")
     configs_dir: Path = Field(

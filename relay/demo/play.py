@@ -171,6 +171,7 @@ class Demo:
             "port": port,
             "upstream_repo": UPSTREAM_REPO,
             "upstream_url": str(upstream.path),
+            "upstream_partial": upstream.partial,
             "allowlist": str(allowlist),
             "configs_dir": str(_configs()),
             "github_api_url": self.github,

@@ -7,6 +7,7 @@ as one commit. Nothing is checked out, and nothing is written to what was given.
 from __future__ import annotations
 
 import ast
+import hashlib
 import os
 import shutil
 import subprocess
@@ -15,10 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relay.demo.upstream import PR_NUMBER, DemoError, DemoUpstream
+from relay.mirror import command, partial
+from relay.mirror.git import Mirror
 
 EDITED = "test/test_view_ops.py"
 """the file whose most used helper the pull request edits, where no patch is given"""
 MARK = "edited_by_the_demo = True"
+LIST_S = 60.0
 _DATE = "2026-11-02T09:00:00+00:00"
 
 
@@ -32,7 +36,25 @@ class Source:
 
 def real_upstream(dir: Path, source: Source, clones: Path) -> DemoUpstream:
     """The demo's upstream out of a real tree. ``clones`` keeps what was fetched from URLs. Raises DemoError."""
-    return build(dir, Path(source.upstream).expanduser(), source.patch)
+    url = source.upstream
+    if "://" not in url:
+        return build(dir, Path(url).expanduser(), source.patch)
+    return build(dir, clone(url, clones), source.patch)
+
+
+def clone(url: str, clones: Path) -> Path:
+    """A bare partial clone of what the URL's default branch is now: its newest commit, and only the files that the
+    relay reads. Kept; the next time what is new is fetched. Raises DemoError, SettingsError, UpstreamGone."""
+    said = command.git(None, "ls-remote", "--", url, "HEAD", timeout_s=LIST_S)
+    sha = said.out.decode("ascii", "replace").split()
+    if said.code != 0 or not sha:
+        raise DemoError(f"{url} cannot be read: {said.problem}", "can this machine reach it, and is it a repository?")
+    path = clones / f"{hashlib.sha256(url.encode()).hexdigest()[:16]}.git"
+    mirror = Mirror(url, path, partial=True, depth=1)
+    mirror.ensure(sha[0])
+    mirror.prepare(sha[0])
+    _git(path, "update-ref", "HEAD", sha[0])
+    return path
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +110,8 @@ def build(dir: Path, source: Path, patch: Path | None = None) -> DemoUpstream:
         "deletions": sum(int(row[1]) for row in rows if row[1] != "-"),
         "changed_files": len(rows),
     }
-    return DemoUpstream(dir, base, head, pr, None, changed=tuple(row[2] for row in rows))
+    lacking = given is not None and partial.is_partial(given)
+    return DemoUpstream(dir, base, head, pr, None, changed=tuple(row[2] for row in rows), partial=lacking)
 
 
 def git_dir(source: Path) -> Path | None:
@@ -163,7 +186,8 @@ def _commit(dir: Path, base: str, edit: Edit) -> str:
     for path, content in edit.files.items():
         blob = _git(dir, "hash-object", "-w", "--stdin", given=content).strip()
         _git(dir, "update-index", "--cacheinfo", f"100644,{blob},{path}", env=index)
-    tree = _git(dir, "write-tree", env=index).strip()
+    # of a partial clone most contents are elsewhere
+    tree = _git(dir, "write-tree", "--missing-ok", env=index).strip()
     (dir / "edit.index").unlink()
     return _git(dir, "commit-tree", tree, "-p", base, "-m", edit.title).strip()
 

@@ -71,6 +71,8 @@ class DemoUpstream:
     expect: Expectation | None
     torch: str = ""
     changed: tuple[str, ...] = field(default=())
+    partial: bool = False
+    """the repository lacks the contents of files that the relay does not read"""
 
 
 def _ids(file: str, cls: str, *methods: str) -> frozenset[str]:

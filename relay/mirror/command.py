@@ -45,15 +45,17 @@ class Answer:
     problem: str
 
 
-def environment() -> dict[str, str]:
-    """The environment of every git process."""
+def environment(*, offline: bool = False) -> dict[str, str]:
+    """The environment of every git process. ``offline``: git fetches nothing, also not what a partial clone lacks."""
     kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     return kept | {
         "LC_ALL": "C",
-        "GIT_ALLOW_PROTOCOL": ":".join(PROTOCOLS),
+        # older gits have no word for "fetch nothing by yourself": without a protocol they cannot
+        "GIT_ALLOW_PROTOCOL": "none" if offline else ":".join(PROTOCOLS),
         "GIT_ASKPASS": "true",
         "GIT_CONFIG_GLOBAL": "/dev/null",
         "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_NO_LAZY_FETCH": "1" if offline else "0",
         "GIT_NO_REPLACE_OBJECTS": "1",
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_SSH_COMMAND": "ssh -oBatchMode=yes",
@@ -67,7 +69,9 @@ def arguments(git_dir: Path | None, args: Sequence[str]) -> list[str]:
     return ["git", *where, *(part for key, value in _CONFIG.items() for part in ("-c", f"{key}={value}")), *args]
 
 
-def start(args: Sequence[str], *, stdin: int, stderr: int, pass_fds: Sequence[int] = ()) -> subprocess.Popen[bytes]:
+def start(
+    args: Sequence[str], *, stdin: int, stderr: int, pass_fds: Sequence[int] = (), offline: bool = False
+) -> subprocess.Popen[bytes]:
     """Starts a command line of ``arguments``. Raises SettingsError when there is no git."""
     try:
         return subprocess.Popen(
@@ -75,7 +79,7 @@ def start(args: Sequence[str], *, stdin: int, stderr: int, pass_fds: Sequence[in
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=stderr,
-            env=environment(),
+            env=environment(offline=offline),
             start_new_session=True,
             pass_fds=tuple(pass_fds),
         )
@@ -84,11 +88,17 @@ def start(args: Sequence[str], *, stdin: int, stderr: int, pass_fds: Sequence[in
 
 
 def git(
-    git_dir: Path | None, *args: str, timeout_s: float, given: bytes | None = None, pass_fds: Sequence[int] = ()
+    git_dir: Path | None,
+    *args: str,
+    timeout_s: float,
+    given: bytes | None = None,
+    pass_fds: Sequence[int] = (),
+    offline: bool = False,
 ) -> Answer:
     """Runs ``git args`` to its end. Raises UpstreamGone when it takes longer than ``timeout_s``."""
     stdin = subprocess.DEVNULL if given is None else subprocess.PIPE
-    with start(arguments(git_dir, args), stdin=stdin, stderr=subprocess.PIPE, pass_fds=pass_fds) as process:
+    command = arguments(git_dir, args)
+    with start(command, stdin=stdin, stderr=subprocess.PIPE, pass_fds=pass_fds, offline=offline) as process:
         try:
             out, err = process.communicate(given, timeout=timeout_s)
         except BaseException as exc:

@@ -68,6 +68,15 @@ def changes(
     return tuple(found)
 
 
+def changed_paths(git_dir: Path, base: str, head: str) -> tuple[str, ...]:
+    """The paths that differ between two commits, by their folders alone: no file is read."""
+    flags = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-ext-diff")
+    said = command.git(git_dir, *flags, base, head, timeout_s=TIMEOUT_S)
+    if said.code != 0:
+        raise UpstreamGone(f"{base}..{head} cannot be compared: {said.problem}")
+    return tuple(name.decode("utf-8", "surrogateescape") for name in said.out.split(b"\0") if name)
+
+
 def _change(record: _Record, blobs: Blobs, fits: bool) -> FileChange:
     submodule = _GITLINK in (record.old.mode, record.new.mode)
     old = _content(record.old, blobs) if fits else None

@@ -20,6 +20,8 @@ import structlog
 from relay.domain.events import is_sha
 from relay.errors import SettingsError, Unavailable, UpstreamGone
 from relay.mirror import archive, command, diff
+from relay.mirror import partial as partial_clone
+from relay.mirror import tidy as tidying
 from relay.mirror.tree import GitTree
 from selector.model import Change
 
@@ -34,13 +36,25 @@ class Mirror:
     """The mirror of ``url`` (https, ssh, file, or a folder) in the folder ``path``, made when first needed.
 
     ``fetch_timeout_s`` bounds one fetch, and the wait for another process's: the first fetch of a large upstream takes
-    minutes. Raises SettingsError for a URL that git would take for an option or of a protocol that is not allowed.
+    minutes. ``partial``: commits come with ``depth`` commits of history and without file contents, which are fetched
+    for what is read (``prepare``). Raises SettingsError for a URL that git would take for an option or of a protocol
+    that is not allowed.
     """
 
-    def __init__(self, url: str, path: Path, *, fetch_timeout_s: float = 1800.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        path: Path,
+        *,
+        fetch_timeout_s: float = 1800.0,
+        partial: bool = False,
+        depth: int = partial_clone.DEPTH,
+    ) -> None:
         self.url = _checked(url)
         self.path = Path(path).absolute()
         self.fetch_timeout_s = fetch_timeout_s
+        self.partial = partial
+        self.depth = depth
 
     def ensure(self, *shas: str, pr_number: int | None = None) -> None:
         """Fetches those of the commits that the mirror does not hold yet, with their history: by id, and where
@@ -51,13 +65,34 @@ class Mirror:
         """
         for sha in shas:
             _check_sha(sha)
-        if not self._missing(shas):
+        if self._missing(shas):
+            with self._locked() as lock:
+                self._make(lock)
+                missing = self._missing(shas)
+                if missing:
+                    self._fetch_missing(missing, pr_number, lock)
+        tidying.used(self.path, *shas)
+
+    def prepare(self, *shas: str, paths: Iterable[str] = partial_clone.SPARSE) -> None:
+        """Fetches the contents at or below ``paths`` of commits that are there, those that a partial mirror lacks, in
+        one request. Raises UpstreamGone, Unavailable."""
+        if not self.partial:
             return
-        with self._locked() as lock:
-            self._make(lock)
-            missing = self._missing(shas)
-            if missing:
-                self._fetch_missing(missing, pr_number, lock)
+        wanted = list(paths)
+        if partial_clone.missing(self.path, shas, wanted):
+            with self._locked() as lock:
+                left = partial_clone.missing(self.path, shas, wanted)
+                if left:
+                    began = time.monotonic()
+                    partial_clone.get(self.path, left, timeout_s=self.fetch_timeout_s, lock=lock)
+                    log.info("files fetched", files=len(left), seconds=round(time.monotonic() - began, 3))
+
+    def tidy(self, now: float) -> None:
+        """Once a day: lets go of commits that nobody asked for in a month. ``now``: seconds since the epoch. Does
+        nothing while another process fetches."""
+        if (self.path / "HEAD").exists() and tidying.is_due(self.path, now):
+            with contextlib.suppress(Unavailable), self._locked(wait_s=0.0) as lock:
+                tidying.tidy(self.path, now, lock)
 
     def tree(self, sha: str) -> GitTree:
         """The files of a commit that is there. Close it."""
@@ -90,12 +125,14 @@ class Mirror:
         """
         self.ensure(base, head, pr_number=pr_number)
         common = self.merge_base(base, head)
-        if common is None and (self.path / "shallow").exists():
-            self._deepen()
-            common = self.merge_base(base, head)
+        for depth in (*partial_clone.DEEPER, None) if self.partial else (None,):
+            if common is None and (self.path / "shallow").exists():
+                self._deepen(base, head, depth)
+                common = self.merge_base(base, head)
         if common is None:
             log.warning("no merge base: the commits are compared as they are", base=base, head=head)
             common = base
+        self.prepare(common, head, paths=diff.changed_paths(self.path, common, head) if self.partial else ())
         files = diff.changes(self.path, common, head, max_file_bytes=max_file_bytes)
         return Change(common, head, files, title, body)
 
@@ -113,11 +150,15 @@ class Mirror:
         needed. ``base_paths`` of the commit ``base`` are added below ``base_folder``. Paths that a commit does not hold
         are left out; NotFound when ``sha`` holds none of them."""
         also = None
+        paths = tuple(paths)
         if base is not None and base_paths:
+            base_paths = tuple(base_paths)
             self.ensure(sha, base)
+            self.prepare(base, paths=base_paths)
             also = archive.Also(self.tree(base), tuple(base_paths), base_folder)
         else:
             self.ensure(sha)
+        self.prepare(sha, paths=paths)
         return archive.pack(self.tree(sha), paths, without=without, also=also)
 
     def _missing(self, shas: Iterable[str]) -> list[str]:
@@ -125,7 +166,8 @@ class Mirror:
         if not (self.path / "HEAD").exists():
             return wanted
         given = "".join(f"{sha}^{{commit}}\n" for sha in wanted).encode()
-        said = command.git(self.path, "cat-file", "--batch-check", timeout_s=QUICK_S, given=given)
+        # offline: a partial clone would fetch a commit that it lacks, with all of its history
+        said = command.git(self.path, "cat-file", "--batch-check", timeout_s=QUICK_S, given=given, offline=True)
         if said.code != 0:
             raise UpstreamGone(f"{self.path}: {said.problem}", "remove the folder: it is made anew")
         answers = said.out.decode("ascii", "replace").splitlines()
@@ -152,14 +194,23 @@ class Mirror:
         raise UpstreamGone(f"commit {names} cannot be fetched from {self.url}: {problem}", hint)
 
     def _fetch(self, refspecs: list[str], lock: int, *options: str) -> command.Answer:
-        flags = ("--no-tags", "--no-write-fetch-head", "--no-auto-gc", "--quiet", "--update-shallow", *options)
-        args = ("fetch", *flags, "--", self.url, *refspecs)
+        flags = ["--no-tags", "--no-write-fetch-head", "--no-auto-gc", "--quiet", "--update-shallow"]
+        if self.partial:
+            # always with a depth: whoever is behind the boundary of what we have would bring all of history along
+            flags += [f"--filter={partial_clone.FILTER}", *(options or (f"--depth={self.depth}",))]
+        else:
+            flags += options
+        args = ("fetch", *flags, "--", partial_clone.REMOTE if self.partial else self.url, *refspecs)
         return command.git(self.path, *args, timeout_s=self.fetch_timeout_s, pass_fds=(lock,))
 
-    def _deepen(self) -> None:
-        """Gets the history that a shallow mirror lacks, as far as upstream has it."""
+    def _deepen(self, base: str, head: str, depth: int | None) -> None:
+        """Gets history that a shallow mirror lacks: ``depth`` commits of both, or all, as far as upstream has it."""
+        both = [_by_id(base), _by_id(head)]
         with self._locked() as lock:
-            said = self._fetch(["+refs/heads/*:refs/relay/heads/*"], lock, "--unshallow")
+            if depth is not None:
+                said = self._fetch(both, lock, f"--depth={depth}")
+            else:
+                said = self._fetch(both if self.partial else ["+refs/heads/*:refs/relay/heads/*"], lock, "--unshallow")
         if said.code != 0:
             log.warning("the mirror stays shallow", problem=said.problem)
 
@@ -169,23 +220,27 @@ class Mirror:
             for pattern in _LEFTOVERS:
                 for leftover in self.path.glob(pattern):
                     leftover.unlink(missing_ok=True)
+            if self.partial:
+                partial_clone.configure(self.path, self.url)
             return
         fresh = Path(tempfile.mkdtemp(prefix=f"{self.path.name}.", dir=self.path.parent))
         said = command.git(None, "init", "--bare", "--quiet", str(fresh), timeout_s=QUICK_S, pass_fds=(lock,))
         if said.code != 0:
             shutil.rmtree(fresh)
             raise UpstreamGone(f"{self.path} cannot be made: {said.problem}")
+        if self.partial:
+            partial_clone.configure(fresh, self.url)
         if self.path.exists():  # half a mirror, without its HEAD
             shutil.rmtree(self.path)
         fresh.rename(self.path)
 
     @contextmanager
-    def _locked(self) -> Iterator[int]:
+    def _locked(self, wait_s: float | None = None) -> Iterator[int]:
         """The lock's file descriptor. Git inherits it: should we be killed, it stays locked until that git ends."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         lock = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            until = time.monotonic() + self.fetch_timeout_s
+            until = time.monotonic() + (self.fetch_timeout_s if wait_s is None else wait_s)
             while True:
                 with contextlib.suppress(BlockingIOError):
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -36,6 +37,10 @@ from selector.plan.model import Budget, WorkerOffer
 
 log = structlog.get_logger(__name__)
 CLAIM_S = 10.0
+NO_MERGE_BASE = (
+    "upstream's known history does not say where the change left its base: the two commits are compared as they are, "
+    "so other changes count as this one's"
+)
 MAX_ATTEMPTS = 5
 
 
@@ -50,6 +55,7 @@ def select_dispatch(engine: Engine, settings: Settings, dispatch_id: str) -> Non
             _select(engine, settings, run, claim)
     except (RelayError, SelectorError) as exc:
         _failed(engine, settings, run, claim, exc)
+    mirror(settings).tidy(time.time())
 
 
 def _select(engine: Engine, settings: Settings, run: Row[Any], claim: str) -> None:
@@ -65,6 +71,7 @@ def _select(engine: Engine, settings: Settings, run: Row[Any], claim: str) -> No
     repo = mirror(settings)
     fetched = time.perf_counter()
     change = repo.change(run.base_sha, run.head_sha, title=run.pr_title or "", pr_number=run.pr_number)
+    repo.prepare(change.base, change.head)
     fetch_s = time.perf_counter() - fetched
     with GitTree(repo, change.base) as base, GitTree(repo, change.head) as head:
         selection = run_selector(
@@ -81,6 +88,8 @@ def _select(engine: Engine, settings: Settings, run: Row[Any], claim: str) -> No
             )
         )
     selection.timings["fetch"] = fetch_s
+    if repo.merge_base(run.base_sha, run.head_sha) is None:
+        selection = replace(selection, warnings=(*selection.warnings, NO_MERGE_BASE))
     _store(engine, settings, run, claim, selection, device)
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from relay.demo import realtree
 from relay.demo.upstream import PR_NUMBER, DemoError
+from relay.mirror import partial
+from relay.mirror.git import Mirror
 
 TESTS = '''\
 """Views."""
@@ -32,6 +34,8 @@ class TestViews(TestCase):
         self.assertTrue(self.is_view_of(2, 2))
 '''
 FILES = {"test/test_view_ops.py": TESTS, "torch/__init__.py": "", "version.txt": "2.6.0\n", ".gitignore": "torch/\n"}
+
+KEPT = ("test/test_view_ops.py", "torch/__init__.py", "version.txt")
 
 
 def git(folder: Path, *args: str) -> str:
@@ -147,3 +151,35 @@ def test_a_patch_that_does_not_apply_and_folders_that_are_none(repository: Path,
         realtree.build(tmp_path / "upstream", tmp_path / "nowhere")
     with pytest.raises(DemoError, match="is not a file"):
         realtree.build(tmp_path / "upstream", repository, tmp_path / "nowhere.patch")
+
+
+def test_a_url_is_cloned_without_what_nobody_reads_and_kept(repository: Path, tmp_path: Path) -> None:
+    (repository / "docs").mkdir()
+    (repository / "docs/large.md").write_text("never read")
+    git(repository, "add", "-A", "-f")
+    git(repository, "commit", "-q", "-m", "docs")
+    for key in ("uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"):
+        git(repository, "config", key, "true")
+    source = realtree.Source(f"file://{repository}")
+    made = realtree.real_upstream(tmp_path / "upstream", source, tmp_path / "clones")
+    assert made.partial
+    assert made.base_sha == git(repository, "rev-parse", "HEAD")
+    (clone,) = (tmp_path / "clones").glob("*.git")
+    absent = partial.missing(clone, [made.base_sha], ["."])
+    assert set(absent) == {
+        line.split()[2] for line in git(repository, "ls-tree", "-r", "HEAD").splitlines() if not line.endswith(KEPT)
+    }
+    # the relay's own mirror gets all that it reads out of it
+    mirror = Mirror(str(made.path), tmp_path / "mirror.git", partial=True)
+    change = mirror.change(made.base_sha, made.head_sha)
+    assert [file.path for file in change.files] == ["test/test_view_ops.py"]
+    mirror.prepare(made.base_sha, made.head_sha)
+
+    git(repository, "commit", "-q", "--allow-empty", "-m", "newer")
+    again = realtree.real_upstream(tmp_path / "upstream", source, tmp_path / "clones")
+    assert again.base_sha == git(repository, "rev-parse", "HEAD") != made.base_sha
+
+
+def test_a_url_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    with pytest.raises(DemoError, match="cannot be read"):
+        realtree.real_upstream(tmp_path / "u", realtree.Source(f"file://{tmp_path}/nowhere"), tmp_path / "clones")
