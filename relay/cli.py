@@ -110,6 +110,52 @@ def config_explain(
     raise typer.Exit(cli_explain.run(test, configs, opdb, as_json=as_json))
 
 
+@config_app.command("import")
+def config_import(
+    paths: Annotated[list[Path], typer.Argument(help="Existing configs, or folders of them.")],
+    out: Annotated[Path, typer.Option(help="Folder to write into.")],
+    force: Annotated[bool, typer.Option(help="Write over files that are there.")] = False,
+) -> None:
+    """Existing configs into this format: comments become reasons, repeated globals one sheet."""
+    from relay import cli_config_write
+
+    raise typer.Exit(cli_config_write.run_import(paths, out, force=force))
+
+
+@config_app.command("fmt")
+def config_fmt(
+    paths: Annotated[list[Path], typer.Argument(help="YAML files or folders.")],
+    check: Annotated[bool, typer.Option(help="Write nothing; exit 1 when a file would change.")] = False,
+) -> None:
+    """Rewrite configs in one layout; comments and order stay."""
+    from relay import cli_config_write
+
+    raise typer.Exit(cli_config_write.run_fmt(paths, check=check))
+
+
+@config_app.command("diff")
+def config_diff(
+    a: Annotated[Path, typer.Argument(help="A config or a device's folder, before.")],
+    b: Annotated[Path, typer.Argument(help="The same, after.")],
+    upstream: Annotated[Path | None, typer.Option(help="Upstream's root: compare all tests, not the named.")] = None,
+    opdb: Annotated[Path | None, typer.Option(help="Op database from python -m relay.worker.opdb.")] = None,
+    compat: Annotated[bool, typer.Option(help="What the older format let pass is a warning.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Which variants change mode between two configs, and which entries say so."""
+    from relay import cli_config_write
+
+    raise typer.Exit(cli_config_write.run_diff(a, b, upstream, opdb, compat=compat, as_json=as_json))
+
+
+@config_app.command("schema")
+def config_schema() -> None:
+    """Print the format's JSON Schema, for editors."""
+    from relay import cli_config_write
+
+    raise typer.Exit(cli_config_write.run_schema())
+
+
 @allowlist_app.command("lint")
 def allowlist_lint(path: Annotated[Path, typer.Argument(help="The allowlist YAML.")]) -> None:
     """Check an allowlist; print who gets what."""

@@ -38,7 +38,7 @@ class Against:
         states = {}
         if self.issues is not None:
             try:
-                states = issues_from(json.loads(_read(self.issues)))
+                states = issues_from(json.loads(read_text(self.issues)))
             except ValueError as exc:
                 raise SettingsError(f"{self.issues}: not JSON: {exc}", '{"owner/repo#12": "closed"}') from exc
         if self.upstream is None:
@@ -48,9 +48,9 @@ class Against:
         tree = DirTree(self.upstream, only=is_inventoried)
         now = take(tree)
         was = take(DirTree(self.was, only=is_inventoried), known=now) if self.was is not None else None
-        opdb = from_json(_read(self.opdb)) if self.opdb is not None else None
+        opdb = from_json(read_text(self.opdb)) if self.opdb is not None else None
         version = self.upstream / "version.txt"
-        return Upstream(now, was, opdb, _read(version).strip() if version.is_file() else "", tree.read), states
+        return Upstream(now, was, opdb, read_text(version).strip() if version.is_file() else "", tree.read), states
 
 
 def lint_files(
@@ -63,7 +63,7 @@ def lint_files(
 ) -> int:
     """Prints every problem of the given files. 0 when there is no error, 1 otherwise."""
     console = console or Console(soft_wrap=True, highlight=False)
-    sources = [ConfigSource(str(path), _read(path)) for path in _yaml_files(paths)]
+    sources = [ConfigSource(str(path), read_text(path)) for path in yaml_files(paths)]
     for source in sources:
         if Path(source.name).name == CAPABILITY:
             load_capability(source.text, source.name)
@@ -95,7 +95,7 @@ def _table(sources: Sequence[ConfigSource], problems: Sequence[ConfigProblem]) -
 def lint_allowlist(path: Path, *, console: Console | None = None) -> int:
     """Prints who gets what. Raises AllowlistError at the first place that cannot be used."""
     console = console or Console(highlight=False)
-    allowlist = parse(_read(path), str(path))
+    allowlist = parse(read_text(path), str(path))
     table = Table("level", Column("repository", overflow="fold"), "executor", "device", "events", "oncalls")
     for entry in allowlist.entries:
         table.add_row(
@@ -110,7 +110,8 @@ def lint_allowlist(path: Path, *, console: Console | None = None) -> int:
     return 0
 
 
-def _yaml_files(paths: Sequence[Path]) -> Iterable[Path]:
+def yaml_files(paths: Sequence[Path]) -> Iterable[Path]:
+    """The given files, and the YAML files of the given folders."""
     for path in paths:
         if path.is_dir():
             yield from sorted(p for p in path.rglob("*") if p.suffix in (".yaml", ".yml"))
@@ -118,7 +119,8 @@ def _yaml_files(paths: Sequence[Path]) -> Iterable[Path]:
             yield path
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """A file's text. Raises SettingsError."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as exc:

@@ -48,8 +48,8 @@ def as_dict(found: Explanation) -> dict[str, object]:
         "notes": list(found.notes),
         "groups": [
             {
-                "ops": [_op(op) for op in g.ops],
-                "dtypes": [_dtype(d) for d in g.dtypes],
+                "ops": [op_word(op) for op in g.ops],
+                "dtypes": [dtype_word(d) for d in g.dtypes],
                 "presence": g.presence,
                 "mode": g.rule.mode.value,
                 "entry": g.rule.source,
@@ -82,16 +82,16 @@ def _print(found: Explanation, console: Console) -> None:
 
 
 def _variants(group: Group) -> str:
-    ops = [_op(op) for op in group.ops]
+    ops = [op_word(op) for op in group.ops]
     shown = ", ".join(ops[:SHOWN]) + (f" and {len(ops) - SHOWN} more" if len(ops) > SHOWN else "")
-    return f"{shown} × {', '.join(map(_dtype, group.dtypes))}"
+    return f"{shown} × {', '.join(map(dtype_word, group.dtypes))}"
 
 
-def _op(op: tuple[str, str]) -> str:
+def op_word(op: tuple[str, str]) -> str:
     if op[0] == NONE:
         return "no op"
     return "any other op" if op[0] == OTHER else f"{op[0]}.{op[1]}" if op[1] else op[0]
 
 
-def _dtype(dtype: str) -> str:
+def dtype_word(dtype: str) -> str:
     return {NONE: "no dtype", OTHER: "any other dtype"}.get(dtype, dtype)

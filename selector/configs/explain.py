@@ -69,16 +69,13 @@ def explain(
 ) -> Explanation:
     """Explains one test. ``ops``: the op database's names, to tell ``linalg.norm`` from a variant of ``linalg``."""
     chain = Chain(test, configs, capability)
-    suites = [suite.globals for suite in configs.suites if any(f.path.matches(test.file) for f in suite.files)]
+    op_cells, dtype_cells = cells(configs, test, capability, ops)
     entries = [m.entry for m in configs.matches(test)]
-    op_cells = _op_cells(suites, entries, None if ops is None else list(ops))
-    dtype_words = _dtype_words(suites, entries) | (capability.dtypes if capability is not None else set())
-    dtype_cells = [NONE, OTHER, *sorted(dtype_words)]
     rows: dict[tuple[object, ...], tuple[list[Op], list[str], Group]] = {}
     for op in op_cells:
         by_meaning: dict[tuple[object, ...], tuple[Group, list[str]]] = {}
         for dtype in dtype_cells:
-            group = _cell(configs, chain, op, dtype, facts)
+            group = cell(configs, chain, op, dtype, facts)
             key: tuple[object, ...] = (group.presence, group.rule, group.why, group.beaten)
             by_meaning.setdefault(key, (group, []))[1].append(dtype)
         for meaning, (group, dtypes) in by_meaning.items():
@@ -92,7 +89,17 @@ def explain(
     return Explanation(test, tuple(groups), tuple(_notes(configs, test, chain, entries)))
 
 
-def _cell(configs: ReuseConfigs, chain: Chain, op: Op, dtype: str, facts: TestFacts | None) -> Group:
+def cells(
+    configs: ReuseConfigs, test: TestId, capability: Capability | None, ops: Iterable[Op] | None
+) -> tuple[list[Op], list[str]]:
+    """The ops and the dtypes that can be told apart for a test, with ``NONE`` and ``OTHER``."""
+    suites = [suite.globals for suite in configs.suites if any(f.path.matches(test.file) for f in suite.files)]
+    entries = [m.entry for m in configs.matches(test)]
+    dtype_words = _dtype_words(suites, entries) | (capability.dtypes if capability is not None else set())
+    return _op_cells(suites, entries, None if ops is None else list(ops)), [NONE, OTHER, *sorted(dtype_words)]
+
+
+def cell(configs: ReuseConfigs, chain: Chain, op: Op, dtype: str, facts: TestFacts | None) -> Group:
     name = op[0] if op[0] != NONE else None
     word = dtype if dtype != NONE else None
     ruling = configs.decide(chain.test, name, op[1], word, facts)

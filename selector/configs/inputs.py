@@ -15,10 +15,10 @@ from selector.configs.patterns import DTYPES
 
 # the union of RFC 1287's and those added since
 INITS = ("rand", "randn", "zeros", "ones", "randint", "arange", "xavier", "eye", "full", "file", "cumsum_offsets")
-_TENSOR = ("shape", "dtype", "device", "init", "init_args", "stride", "storage_offset", "device_layout")
+TENSOR_KEYS = ("shape", "dtype", "device", "init", "init_args", "stride", "storage_offset", "device_layout")
 _INIT_ARGS = ("low", "high", "fill_value", "path", "key", "total")
 _CONFIG = ("config_path", "model_id", "config_kwargs", "config_overrides")
-_ARGUMENT = ("tensor", "tensor_list", "cache", "module_path", "module_kwargs", *_CONFIG, "value", "py")
+ARGUMENT_KEYS = ("tensor", "tensor_list", "cache", "module_path", "module_kwargs", *_CONFIG, "value", "py")
 _CACHE = ("cache_path", "layer_idx", "key", "value", "max_cache_len", "config_path", "config_kwargs")
 _KINDS = "tensor, tensor_list, cache, module_path, config_path or model_id, value, py"
 
@@ -55,7 +55,7 @@ def _check_kwarg(doc: Document, node: Node, what: str) -> None:
 
 
 def check_argument(doc: Document, node: Node, what: str) -> None:
-    found = doc.fields(node, what, _ARGUMENT)
+    found = doc.fields(node, what, ARGUMENT_KEYS)
     if found is None:
         return
     kinds: list[str] = [k for k in ("tensor", "tensor_list", "cache", "value", "py") if k in found]
@@ -107,7 +107,7 @@ def _check_cache(doc: Document, node: Node, what: str) -> None:
 
 def check_tensor(doc: Document, node: Node, what: str) -> None:
     """A tensor spec: the types, then the checks across keys (``randint`` needs ``high``, ``eye`` a square, ...)."""
-    found = doc.fields(node, what, _TENSOR)
+    found = doc.fields(node, what, TENSOR_KEYS)
     if found is None:
         return
     if "shape" not in found:

@@ -19,7 +19,7 @@ from selector.configs.schema import place, read_files, read_globals
 from selector.configs.tree import Globals, Item, Place, Suite
 from selector.configs.upstream import Upstream, check_reasons, check_upstream
 
-_SUITE = ("files", "labels", "global", "extends", "allow_empty")
+SUITE_KEYS = ("files", "labels", "global", "extends", "allow_empty")
 _SHEET = ("capability", "global", "extends")
 
 
@@ -93,7 +93,7 @@ class _Loader:
         if "test_suite_config" in keys:
             outer = doc.fields(root, "the file", ("test_suite_config",)) or {}
             node = outer["test_suite_config"][1]
-            found = doc.fields(node, "test_suite_config", _SUITE)
+            found = doc.fields(node, "test_suite_config", SUITE_KEYS)
             if found is not None and "files" not in found:
                 doc.problem(node, "config-missing-key", "test_suite_config has no 'files'", "files: [] covers nothing")
             return found is not None, found or {}

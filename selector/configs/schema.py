@@ -19,9 +19,19 @@ from selector.model import Mode
 MODES = tuple(m.value for m in Mode)
 _WHY = ("reason", "issue", "evidence", "until")
 _LATER = ("platform",)
-_DEVICES = ("cpu", "cuda", "meta", "mps", "xpu", "hpu", "xla", "privateuse1", "spyre", "openreg")
 _ISSUE = re.compile(r"https?://\S+|[A-Za-z0-9][\w.-]*/[\w.-]+#\d+|#\d+")
 _UNTIL = re.compile(r"\d{4}-\d{2}-\d{2}|v?\d+\.\d+(?:\.\d+)?")
+
+FILE_KEYS = ("path", "unlisted_test_mode", "tests", "labels", "allow_empty", "bypass_device_restrictions", *_WHY)
+TEST_KEYS = ("names", "mode", "tags", "labels", "no_grad", "edits", "selectors", "bypass_device_restrictions", *_WHY)
+GLOBAL_KEYS = ("supported_dtypes", "supported_ops", "supported_modules", "input_config", "devices")
+EDIT_KEYS = ("ops", "dtypes", "modules", "functions", "inputs")
+ITEM_KEYS = ("name", "description", *_WHY)
+OP_KEYS = ("tags", "sample_inputs_func")
+DTYPE_KEYS = ("precision", "force_xfail")
+MODULE_KEYS = ("module_path", "apply_device_layout", "constructor_inputs", "forward_inputs", "sample_inputs_func")
+SUPPORTED_KEYS = ("force_xfail", "dtypes", "constructor_inputs", "forward_inputs")
+DEVICE_TYPES = ("cpu", "cuda", "meta", "mps", "xpu", "hpu", "xla", "privateuse1", "spyre", "openreg")
 
 ReadItem = Callable[[Document, Node, str], Item | None]
 
@@ -36,8 +46,7 @@ def read_files(doc: Document, node: Node) -> tuple[FileEntry, ...]:
 
 
 def _read_file(doc: Document, node: Node) -> FileEntry | None:
-    known = ("path", "unlisted_test_mode", "tests", "labels", "allow_empty", "bypass_device_restrictions", *_WHY)
-    found = doc.fields(node, "a file entry", known)
+    found = doc.fields(node, "a file entry", FILE_KEYS)
     if found is None:
         return None
     path = read_path(doc, found["path"][1]) if "path" in found else None
@@ -60,9 +69,8 @@ def read_mode(doc: Document, node: Node, what: str) -> Mode | None:
 
 
 def _read_test(doc: Document, node: Node) -> TestEntry | None:
-    known = ("names", "mode", "tags", "labels", "no_grad", "edits", "selectors", "bypass_device_restrictions", *_WHY)
     _later(doc, node)
-    found = doc.fields(node, "a test entry", (*known, *_LATER))
+    found = doc.fields(node, "a test entry", (*TEST_KEYS, *_LATER))
     if found is None:
         return None
     if "names" not in found:
@@ -72,7 +80,7 @@ def _read_test(doc: Document, node: Node) -> TestEntry | None:
     items = doc.items(names_node, "names") if not _is_text(names_node) else [names_node]
     names = tuple(n for n in (read_name(doc, item) for item in items) if n is not None)
     mode = doc.each(found, "mode", lambda n: read_mode(doc, n, "mode")) or Mode.MANDATORY_SUCCESS
-    edits = doc.fields(found["edits"][1], "edits", _EDITS) if "edits" in found else None
+    edits = doc.fields(found["edits"][1], "edits", EDIT_KEYS) if "edits" in found else None
     edits = edits or {}
     if "inputs" in edits:
         check_input_sets(doc, edits["inputs"][1], "edits.inputs")
@@ -91,9 +99,6 @@ def _read_test(doc: Document, node: Node) -> TestEntry | None:
         selectors=doc.each(found, "selectors", lambda n: read_selectors(doc, n)) or Selectors(),
         bypass=_read_bypass(doc, found),
     )
-
-
-_EDITS = ("ops", "dtypes", "modules", "functions", "inputs")
 
 
 def _is_text(node: Node) -> bool:
@@ -118,8 +123,8 @@ def _read_bypass(doc: Document, found: Fields) -> tuple[str, ...]:
 
 
 def _read_devices(doc: Document, node: Node, what: str) -> tuple[str, ...]:
-    words = (doc.word(item, f"an item of {what}", _DEVICES, "config-value") for item in doc.items(node, what))
-    return tuple(w for w in words if w in _DEVICES)
+    words = (doc.word(item, f"an item of {what}", DEVICE_TYPES, "config-value") for item in doc.items(node, what))
+    return tuple(w for w in words if w in DEVICE_TYPES)
 
 
 def _read_why(doc: Document, found: Fields) -> Why:
@@ -173,7 +178,7 @@ def _named(doc: Document, node: Node, what: str, more: tuple[str, ...]) -> tuple
         doc.problem(node, "config-type", f"{what} must be a map", f"write '- name: {shown}'")
         return None
     _hint_misplaced(doc, node, what)
-    found = doc.fields(node, what, ("name", "description", *_WHY, *more))
+    found = doc.fields(node, what, (*ITEM_KEYS, *more))
     if found is None:
         return None
     if "name" not in found:
@@ -200,7 +205,7 @@ def _read_name_item(doc: Document, node: Node, what: str) -> Item | None:
 
 
 def _read_included_op(doc: Document, node: Node, what: str) -> Item | None:
-    named = _named(doc, node, what, ("tags", "sample_inputs_func"))
+    named = _named(doc, node, what, OP_KEYS)
     if named is None:
         return None
     name, found = named
@@ -211,8 +216,7 @@ def _read_included_op(doc: Document, node: Node, what: str) -> Item | None:
 
 
 def _read_included_module(doc: Document, node: Node, what: str) -> Item | None:
-    more = ("module_path", "apply_device_layout", "constructor_inputs", "forward_inputs", "sample_inputs_func")
-    named = _named(doc, node, what, more)
+    named = _named(doc, node, what, MODULE_KEYS)
     if named is None:
         return None
     name, found = named
@@ -227,7 +231,7 @@ def _read_included_module(doc: Document, node: Node, what: str) -> Item | None:
 
 
 def read_dtype(doc: Document, node: Node, what: str) -> Item | None:
-    named = _named(doc, node, what, ("precision", "force_xfail"))
+    named = _named(doc, node, what, DTYPE_KEYS)
     if named is None:
         return None
     name, found = named
@@ -253,9 +257,8 @@ def _read_precision(doc: Document, node: Node, what: str) -> Precision | None:
 
 
 def read_globals(doc: Document, node: Node) -> Globals:
-    known = ("supported_dtypes", "supported_ops", "supported_modules", "input_config", "devices")
     _later(doc, node)
-    found = doc.fields(node, "global", (*known, *_LATER))
+    found = doc.fields(node, "global", (*GLOBAL_KEYS, *_LATER))
     if found is None:
         return Globals()
 
@@ -298,7 +301,7 @@ def _read_supported(doc: Document, node: Node, what: str) -> Item | None:
     if _is_text(node):
         name = doc.text(node, what)
         return Item(name, place(doc, node)) if name else None
-    named = _named(doc, node, what, ("force_xfail", "dtypes", "constructor_inputs", "forward_inputs"))
+    named = _named(doc, node, what, SUPPORTED_KEYS)
     if named is None:
         return None
     name, found = named
