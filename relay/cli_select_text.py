@@ -38,6 +38,7 @@ def to_value(selection: Selection) -> dict[str, Any]:
                 "est_seconds": t.est_seconds,
                 "codes": list(t.codes),
                 "config": t.config,
+                "ops": list(t.ops),
             }
             for t in plan.tests
         ],

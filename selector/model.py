@@ -226,7 +226,8 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTest:
-    """A test that will run. ``codes`` are the discover codes that selected it, strongest first."""
+    """A test that will run. ``codes`` are the discover codes that selected it, strongest first; ``ops``: the entries of
+    the op database to which the change reaches it, and so its variants are limited (empty: all of its variants)."""
 
     test: TestId
     mode: Mode
@@ -234,6 +235,7 @@ class PlannedTest:
     est_seconds: float
     codes: tuple[str, ...]
     config: str = ""
+    ops: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from selector.model import RunPlan, Side, TestId
 
 def head_specs(plan: RunPlan, commit: str, device: DeviceConfigs, device_name: str) -> list[dict[str, Any]]:
     """The wire form of the plan's shards, as docs/worker-api.md describes it."""
+    limited = {planned.test: planned.ops for planned in plan.tests if planned.ops}
     return [
         {
             "device": device_name,
@@ -28,6 +29,7 @@ def head_specs(plan: RunPlan, commit: str, device: DeviceConfigs, device_name: s
             "capability": device.capability_text,
             "configs": [{"name": c.name, "text": c.text} for c in device.texts],
             "tests": [str(t) for t in spec.tests],
+            "ops": {str(t): list(limited[t]) for t in spec.tests if t in limited},
             "variants": None,
             "est_seconds": spec.est_seconds,
         }

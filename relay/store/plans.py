@@ -44,6 +44,7 @@ def store(conn: Connection, dispatch_id: str, selection: Selection, now: float) 
                     "est_seconds": t.est_seconds,
                     "codes": list(t.codes),
                     "config": t.config,
+                    "ops": list(t.ops),
                 }
                 for t in run.tests
             ],
@@ -92,6 +93,7 @@ def load(conn: Connection, dispatch_id: str) -> RunPlan | None:
                 t["est_seconds"],
                 tuple(t["codes"]),
                 t["config"],
+                tuple(t.get("ops", ())),
             )
             for t in row.tests
         ),

@@ -72,15 +72,25 @@ def find(items: Sequence[Any], shard: Shard, reuse: Reuse) -> Found:
     """The variants of ``items`` that the shard asks for and that are not done, in the order of its tests."""
     order = {test: position for position, test in enumerate(shard.tests)}
     found = Found(collected=len(items))
+    reached: set[TestId] = set()
     chosen: list[tuple[int, int, VariantRecord, Any]] = []
     for position, item in enumerate(items):
         record = _record(item, reuse)
         if record is None or record.test not in order:
             continue
         found.matched.add(record.test)
+        if record.test in shard.ops:
+            if record.op is not None and record.op not in shard.ops[record.test]:
+                continue
+            reached.add(record.test)
         if record.key in shard.done or (shard.variants is not None and record.key not in shard.variants):
             continue
         chosen.append((order[record.test], position, record, item))
+    for test in sorted(found.matched & shard.ops.keys() - reached):
+        ops = ", ".join(sorted(shard.ops[test]))
+        reuse.registry.note_emptied(
+            test, f"on this device none of its variants runs {ops}, all that the change reaches"
+        )
     for _, _, record, item in sorted(chosen, key=lambda c: c[:2]):
         if record.key not in found.items:
             found.items[record.key] = item

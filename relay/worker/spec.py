@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from relay.errors import BadRequest
@@ -23,7 +23,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A shard to run. ``done`` and ``variants`` hold keys ``file::Class::variant``; ``variants`` None: all."""
+    """A shard to run. ``done`` and ``variants`` hold keys ``file::Class::variant``; ``variants`` None: all. ``ops``:
+    the op entries to which a test is limited; tests that are not in it run with all of theirs."""
 
     id: str
     commit: str
@@ -35,6 +36,7 @@ class Shard:
     variants: frozenset[str] | None
     done: frozenset[str]
     limits: Limits
+    ops: Mapping[TestId, frozenset[str]] = field(default_factory=dict)
     trusted: bool = False
     """Whether the relay's rules say that the author's code may run without a complete sandbox."""
 
@@ -66,6 +68,7 @@ def parse_shard(shard: Mapping[str, Any], done: Any = ()) -> Shard:
     try:
         kind = RuntimeKind(runtime.get("kind"))
         tests = tuple(TestId.parse(test) for test in strings("tests", shard.get("tests")))
+        ops = {TestId.parse(t): frozenset(strings(f"ops.{t}", names)) for t, names in need("ops", dict, {}).items()}
         parsed_limits = Limits(**{k: limits[k] for k in Limits.__slots__ if k in limits})
         configs = tuple((str(c["name"]), str(c["text"])) for c in need("configs", list, []))
     except (ValueError, KeyError, TypeError) as exc:
@@ -84,6 +87,7 @@ def parse_shard(shard: Mapping[str, Any], done: Any = ()) -> Shard:
         variants=None if variants is None else frozenset(strings("variants", variants)),
         done=frozenset(strings("done", done)),
         limits=parsed_limits,
+        ops=ops,
         trusted=need("trusted", bool, False),
     )
 

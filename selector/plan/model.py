@@ -11,13 +11,15 @@ from selector.model import RuntimeKind, TestId
 @dataclass(frozen=True, slots=True)
 class RelevantTest:
     """A test that triage kept. ``codes`` are the discover codes, strongest first; ``weight`` 0..1 how directly the
-    change reaches it; ``est_variants`` how many variants it will generate; ``slow`` marked slow by upstream."""
+    change reaches it; ``est_variants`` how many variants it will generate; ``slow`` marked slow by upstream; ``ops``:
+    the op entries whose variants the change reaches (empty: all of its variants)."""
 
     test: TestId
     codes: tuple[str, ...]
     weight: float
     est_variants: int
     slow: bool = False
+    ops: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,15 @@ def plan(
     runnable.sort(key=lambda c: (-c.value, c.seconds, c.test))
     kept, left = _within(runnable, budget)
     planned = tuple(
-        PlannedTest(c.test, c.rule.mode, round(c.value, 4), round(c.seconds, 3), c.relevant.codes, c.rule.source)
+        PlannedTest(
+            c.test,
+            c.rule.mode,
+            round(c.value, 4),
+            round(c.seconds, 3),
+            c.relevant.codes,
+            c.rule.source,
+            c.relevant.ops,
+        )
         for c in kept
     )
     found += [_planned(c) for c in kept]
@@ -115,8 +123,13 @@ def _planned(c: _Candidate) -> Decision:
     at = int(line) if line.isdigit() else None
     config = Evidence("config", f"mode {c.rule.mode.value}", path=path or None, line=at)
     cost = Evidence("cost", f"about {c.relevant.est_variants} variants, {c.seconds:.2f} s")
-    reason = f"{what}, about {c.seconds:.1f} s{mode}{why}"
+    only = f", for {_named(c.relevant.ops)} only" if c.relevant.ops else ""
+    reason = f"{what}, about {c.seconds:.1f} s{only}{mode}{why}"
     return Decision(Stage.PLAN, str(c.test), "planned", code, reason, (config, cost))
+
+
+def _named(ops: tuple[str, ...]) -> str:
+    return ", ".join(ops[:4]) + (f" and {len(ops) - 4} more ops" if len(ops) > 4 else "")
 
 
 def _within(ordered: Sequence[_Candidate], budget: Budget) -> tuple[list[_Candidate], list[_Candidate]]:

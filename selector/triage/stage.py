@@ -61,9 +61,11 @@ def triage(
         counts[opinion.ruling.value] += 1
         decisions.append(_decision(subject, opinion))
         if opinion.ruling is not Ruling.IRRELEVANT:
-            variants, slow = estimate(subject)
+            # what reaches a test through its op list reaches those ops' variants only
+            ops = impact.ops if subject.test.ops is not None else frozenset[str]()
+            variants, slow = estimate(subject, ops)
             weight = round(impact.weight * (0.5 + 0.5 * opinion.confidence), 4)
-            relevant.append(RelevantTest(impact.test, impact.codes, weight, variants, slow))
+            relevant.append(RelevantTest(impact.test, impact.codes, weight, variants, slow, tuple(sorted(ops))))
     return Triage(tuple(relevant), tuple(decisions), counts)
 
 

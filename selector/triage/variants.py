@@ -11,13 +11,13 @@ _MODULE_INPUTS = 2
 """a module is tried in training and in evaluation"""
 
 
-def estimate(subject: Subject) -> tuple[int, bool]:
-    """(variants, whether upstream marks it slow). At least one variant."""
+def estimate(subject: Subject, only: frozenset[str] = frozenset()) -> tuple[int, bool]:
+    """(variants, whether upstream marks it slow), of the op entries ``only`` where there are any. At least one."""
     test = subject.test
     slow = any(d.name in _SLOW for d in subject.decorators)
     count = test.factor
     if test.ops is not None:
-        count *= _ops(subject, test.ops)
+        count *= _ops(subject, test.ops, only)
     elif test.modules is not None:
         count *= _modules(subject, test.modules)
     elif test.dtypes:
@@ -30,11 +30,13 @@ def _dtypes(subject: Subject, names: tuple[str, ...]) -> int:
     return max(1, known + (_UNKNOWN_DTYPES if UNKNOWN in names else 0))
 
 
-def _ops(subject: Subject, use: DbUse) -> int:
+def _ops(subject: Subject, use: DbUse, only: frozenset[str]) -> int:
     if subject.index.database is None:
-        return len(use.include or ("",)) * _dtypes(subject, use.dtypes or (UNKNOWN,))
+        return len(only or use.include or ("",)) * _dtypes(subject, use.dtypes or (UNKNOWN,))
     total = 0
     for entry in subject.index.entries(use):
+        if only and entry.name not in only:
+            continue
         dtypes = (
             set(entry.dtypes) if use.dtypes is None or UNKNOWN in use.dtypes else set(entry.dtypes) & set(use.dtypes)
         )

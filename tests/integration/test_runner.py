@@ -312,6 +312,23 @@ def test_only_the_asked_for_variants_run_and_none_twice(tmp_path: Path) -> None:
     assert last["report"]["unmatched"] == []
 
 
+def test_a_test_is_limited_to_the_ops_that_the_change_reaches(tmp_path: Path) -> None:
+    tree = a_tree(tmp_path / "tree", {"test/test_trouble.py": TROUBLE})
+    key = "test/test_trouble.py::TestTrouble::"
+    # a test that draws from no list has no op: a limit does not empty it
+    limits = {f"{key}test_op": ["exp", "_refs.exp"], f"{key}test_adds": ["exp"]}
+    lines, last = run(tmp_path, tree, a_shard([f"{key}test_op", f"{key}test_adds"], ops=limits))
+    assert sorted(line["variant"] for line in lines) == ["test_adds_spyre_float32", "test_op_exp_spyre_float32"]
+    assert last["report"]["emptied"] == []
+
+    lines, last = run(tmp_path, tree, a_shard([f"{key}test_op"], ops={f"{key}test_op": ["logit"]}))
+    assert lines == []
+    (emptied,) = last["report"]["emptied"]
+    assert emptied["test"] == f"{key}test_op"
+    assert "logit" in emptied["reason"]
+    assert last["report"]["unmatched"] == []
+
+
 OVERLAID = """
 import torch
 import torch._refs

@@ -1,5 +1,7 @@
 """From relevant tests to a run plan."""
 
+from dataclasses import replace
+
 import pytest
 
 from selector.configs import ConfigSource, ReuseConfigs, load_capability, load_configs
@@ -184,3 +186,12 @@ def test_measured_cost_beats_the_guess() -> None:
     history = History({a.test: 0.5}, {"test/test_y.py": 0.2})
     made, _ = plan([a, b], change(), CAPABILITY, configs(), BOTH, ROOMY, history)
     assert {p.test.method: p.est_seconds for p in made.tests} == {"test_a": 5.0, "test_b": 2.0}
+
+
+def test_a_limit_to_some_ops_goes_along_and_is_said() -> None:
+    ops = ("_refs.add", "add", "sub", "mul", "div")
+    limited = replace(relevant("test_a"), ops=ops)
+    made, decisions = plan([limited], change(), CAPABILITY, configs(), BOTH, ROOMY)
+    assert made.tests[0].ops == ops
+    (planned,) = [d for d in decisions if d.verdict == "planned"]
+    assert "for _refs.add, add, sub, mul and 1 more ops only" in planned.reason

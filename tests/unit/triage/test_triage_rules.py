@@ -271,6 +271,21 @@ def test_how_many_variants_a_test_has(decorators: str, variants: int) -> None:
     assert [(r.est_variants, r.slow) for r in result.relevant] == [(variants, False)]
 
 
+def test_an_impact_through_an_op_reaches_that_ops_variants_only() -> None:
+    found = inventory(body_of("@ops(op_db)") + MADE.format(""))
+    whole = sort(found, opdb=DATABASE).relevant[0]
+    assert (whole.est_variants, whole.ops) == (4, ())
+    (one,) = impacts(found, path=FILE)
+    limited = replace(one, ops=frozenset({"exp"}))
+    result = triage([limited], found, SHEET, DATABASE, agent=RulesAgent())
+    assert (result.relevant[0].est_variants, result.relevant[0].ops) == (1, ("exp",))
+    # a test that only calls the op has no variants of it
+    plain = inventory(body_of("@dtypes(torch.float32, torch.float16)") + MADE.format(""))
+    (one,) = impacts(plain, path=FILE)
+    result = triage([replace(one, ops=frozenset({"exp"}))], plain, SHEET, DATABASE, agent=RulesAgent())
+    assert (result.relevant[0].est_variants, result.relevant[0].ops) == (2, ())
+
+
 def test_slow_tests_are_marked() -> None:
     result = sort(inventory(body_of("@slowTest") + MADE.format("")))
     assert result.relevant == (
