@@ -9,9 +9,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -19,11 +16,11 @@ from typing import Any
 
 import structlog
 
-import relay
 from relay.errors import Conflict, LeaseLost, NotFound, RelayError, Unavailable
-from relay.worker import sandbox
+from relay.worker import overlay, sandbox
 from relay.worker.client import Client, Refused, patient
 from relay.worker.config import WorkerConfig
+from relay.worker.runners import Order, Runners, Running
 from relay.worker.trees import Trees
 
 log = structlog.get_logger(__name__)
@@ -37,9 +34,12 @@ END_S = 3.0
 MAX_LINE = 1 << 20
 
 
-def run_shard(shard_id: str, config: WorkerConfig, stop: threading.Event | None = None) -> None:
+def run_shard(
+    shard_id: str, config: WorkerConfig, stop: threading.Event | None = None, runners: Runners | None = None
+) -> None:
     """Leases and runs a shard. Returns quietly when there is nothing to do (done, taken, lost, cancelled, stopping).
 
+    ``runners`` holds warm processes of this thread's; without it the shard's runner is started cold.
     Raises RelayError only when not even the relay could be told what went wrong.
     """
     stop = stop or threading.Event()
@@ -54,15 +54,17 @@ def run_shard(shard_id: str, config: WorkerConfig, stop: threading.Event | None 
             log.info("shard not leased", shard=shard_id, why=exc.message)
             return
     with Client(config.url, str(lease["token"])) as client:
-        _Leased(shard_id, lease, config, client, stop).run()
+        _Leased(shard_id, lease, config, client, stop, runners or Runners(config.folder)).run()
 
 
 class _Leased:
     """A shard under a lease."""
 
     def __init__(
-        self, shard_id: str, lease: dict[str, Any], config: WorkerConfig, client: Client, stop: threading.Event
-    ) -> None:
+        self, shard_id: str, lease: dict[str, Any], config: WorkerConfig, client: Client, stop: threading.Event,
+        runners: Runners,
+    ) -> None:  # fmt: skip
+        self._runners = runners
         self._id, self._lease, self._config, self._client, self._stop = shard_id, lease, config, client, stop
         self._beat_s = float(lease.get("heartbeat_s") or 3.0)
         self._over = threading.Event()  # nothing more to send: lost, cancelled, stopping
@@ -88,12 +90,9 @@ class _Leased:
             files = tuple(str(name) for name in shard["runtime"].get("files") or ())
             trees = Trees(self._config.folder / "trees")
             tree = trees.get(str(shard["commit"]), files, self._fetch)
-            room = self._config.folder / "tmp"
-            room.mkdir(parents=True, exist_ok=True)
-            sandbox.sweep(room, "relay-shard-")
-            sandbox.sweep(room, "relay-lease-")
-            with sandbox.private_tmp("relay-lease-", room) as tmp:
-                ended = self._runner(tmp, tree)
+            self._runners.sweep()
+            with sandbox.private_tmp("relay-lease-", self._runners.room) as tmp:
+                ended = self._runner(tmp, tree, files)
         except (LeaseLost, Unavailable):
             raise
         except (RelayError, OSError) as exc:
@@ -150,34 +149,35 @@ class _Leased:
 
     # -------------------------------------------------------------------------------------------------------- runner
 
-    def _runner(self, tmp: Path, tree: Path) -> dict[str, Any]:
+    def _runner(self, tmp: Path, tree: Path, files: tuple[str, ...]) -> dict[str, Any]:
         """Runs the runner and sends its lines. Returns its last line: ``{"report": …}`` or ``{"failed": …}``."""
         spec = tmp / "spec.json"
         spec.write_text(json.dumps({"shard": self._lease["shard"], "done": self._lease.get("done") or []}))
         read, write = os.pipe()
-        command = [sys.executable, "-m", "relay.worker.runner", "--spec", str(spec), "--tree", str(tree)]
-        command += ["--out-fd", str(write), "--parent", str(os.getpid())]
         with open(tmp / "runner.log", "wb") as out:
-            process = subprocess.Popen(
-                command,
-                env=_environment(tmp.parent),
-                cwd=tmp,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                pass_fds=[write],
+            order = Order(
+                spec, tree.absolute(), write, out.fileno(), self._head(tree, files), self._config.trust == "strict"
             )
+            running = self._runners.run(order)
         os.close(write)
         try:
             last = self._stream(read)
         finally:
             os.close(read)
-            _end(process)
+            _end(running)
+            self._runners.done(running)
         if last is None:
-            how = f"the runner ended with status {process.returncode}"
             words = (tmp / "runner.log").read_bytes()[-2000:].decode("utf-8", "replace").strip()
-            last = {"failed": f"{how}: {words}" if words else how}
+            last = {"failed": f"{running.how}: {words}" if words else running.how}
         return last
+
+    def _head(self, tree: Path, files: tuple[str, ...]) -> str | None:
+        """What a process that imports this head's torch is good for; None: the installed torch is the one to run."""
+        site = overlay.installed_site()
+        if self._lease["shard"]["runtime"]["kind"] != "overlay" or site is None:
+            return None
+        # the inode: a tree that was fetched anew is another folder of the same name
+        return f"{tree}:{tree.stat().st_ino}" if overlay.needed(tree, files, site) else None
 
     def _stream(self, fd: int) -> dict[str, Any] | None:
         """Reads lines until the runner closes the pipe; sends them every FLUSH_S or FLUSH_LINES."""
@@ -232,28 +232,10 @@ class _Leased:
             )
 
 
-def _environment(room: Path) -> dict[str, str]:
-    """The runner's: nothing of ours but what finds the program and the temporary folder."""
-    # the package's folder comes along for a worker that runs from a checkout
-    return {
-        "PATH": os.environ.get("PATH", os.defpath),
-        "LANG": "C.UTF-8",
-        "PYTHONPATH": str(Path(next(iter(relay.__path__))).absolute().parent),
-        "TMPDIR": str(room.absolute()),
-    }
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(running: Running) -> None:
     """Asks the runner to end, then makes it. Its host and the tests die with it."""
-    if process.poll() is None:
-        # at the end of a shard it is about to leave by itself
-        try:
-            process.wait(timeout=0.5)
-            return
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(timeout=END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    # at the end of a shard it is about to leave by itself
+    if not running.wait(0.5):
+        running.terminate()
+        if not running.wait(END_S):
+            running.kill()

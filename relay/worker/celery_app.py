@@ -17,6 +17,7 @@ from kombu import Queue
 from relay.errors import RelayError
 from relay.worker import agent, greeting
 from relay.worker.config import WorkerConfig
+from relay.worker.runners import Runners
 
 log = structlog.get_logger(__name__)
 TASK = "relay.run_shard"
@@ -53,11 +54,12 @@ def make_app(config: WorkerConfig) -> Celery:
         },
     )
     stop = threading.Event()
+    runners = Runners(config.folder)
 
     def run_shard(shard_id: str) -> None:
         with structlog.contextvars.bound_contextvars(worker=config.name):
             try:
-                agent.run_shard(str(shard_id), config, stop)
+                agent.run_shard(str(shard_id), config, stop, runners)
             except RelayError as exc:
                 # the lease runs out and the relay queues the shard again
                 log.error("shard not run", shard=shard_id, why=str(exc))
@@ -65,11 +67,16 @@ def make_app(config: WorkerConfig) -> Celery:
     app.task(run_shard, name=TASK)
 
     def ready(sender: Any = None, **_: Any) -> None:
+        runners.start()  # here, in the main thread: what it starts ends with the thread that started it
         threading.Thread(target=greeting.keep_greeting, args=(config, stop), name="hello", daemon=True).start()
 
     def leaving(**_: Any) -> None:
         stop.set()
 
+    def gone(**_: Any) -> None:
+        runners.close()
+
+    signals.worker_shutdown.connect(gone, weak=False)
     signals.worker_ready.connect(ready, weak=False)
     signals.worker_shutting_down.connect(leaving, weak=False)
     return app

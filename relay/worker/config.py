@@ -26,13 +26,16 @@ class WorkerConfig:
     queue: str = "shards.spyre"
     broker_url: str = field(default="", repr=False)
     folder: Path = Path(".relay-worker")
+    trust: str = "lenient"
+    """``strict``: code of untrusted authors is refused where this machine's sandbox is incomplete."""
     give_up_s: float = 120.0
     """Seconds without an answer of the relay after which a shard is dropped: its lease is long gone by then."""
 
 
 def from_environment(env: Mapping[str, str] | None = None) -> WorkerConfig:
     """Reads ``RELAY_URL``, ``RELAY_WORKER_KEY``, ``RELAY_BROKER_URL`` and, where given, ``RELAY_WORKER_NAME``,
-    ``RELAY_WORKER_DEVICE``, ``RELAY_WORKER_QUEUE``, ``RELAY_WORKER_DIR``. Raises SettingsError naming what is missing.
+    ``RELAY_WORKER_DEVICE``, ``RELAY_WORKER_QUEUE``, ``RELAY_WORKER_DIR``, ``RELAY_WORKER_TRUST``.
+    Raises SettingsError naming what is missing.
     """
     env = os.environ if env is None else env
     values = {}
@@ -45,6 +48,9 @@ def from_environment(env: Mapping[str, str] | None = None) -> WorkerConfig:
         if not values[key]:
             raise SettingsError(f"{key} is not set", f"a worker needs {what}; docs/runner.md lists all it is told")
     device = env.get("RELAY_WORKER_DEVICE", "") or "spyre"
+    trust = env.get("RELAY_WORKER_TRUST", "") or "lenient"
+    if trust not in ("lenient", "strict"):
+        raise SettingsError(f"RELAY_WORKER_TRUST is {trust!r}", "it is strict or lenient; docs/sandbox.md says which")
     return WorkerConfig(
         url=values["RELAY_URL"].rstrip("/"),
         key=values["RELAY_WORKER_KEY"],
@@ -52,5 +58,6 @@ def from_environment(env: Mapping[str, str] | None = None) -> WorkerConfig:
         device=device,
         queue=env.get("RELAY_WORKER_QUEUE", "") or f"shards.{device}",
         broker_url=values["RELAY_BROKER_URL"],
+        trust=trust,
         folder=Path(env.get("RELAY_WORKER_DIR", "") or Path(tempfile.gettempdir()) / f"relay-worker-{os.getuid()}"),
     )

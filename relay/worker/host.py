@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import copyreg
 import gc
+import importlib
 import os
 import pickle
 import select
@@ -21,6 +22,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import relay.reuse
+from relay import device
 from relay.worker import protocol, sandbox
 from relay.worker.spec import Shard
 from selector.configs import Capability, ReuseConfigs
@@ -81,16 +84,11 @@ def import_torch(site: Path | None = None) -> None:
 
     ``site`` (an overlay) goes first on ``sys.path``. Raises ImportError.
     """
-    if "torch" in sys.modules:
-        return
-    import importlib
-
-    from relay import device
-
-    import relay.reuse  # isort: skip
-
+    # read at import, and again whenever a file's classes are made
     os.environ[HOOK] = str(Path(relay.reuse.__path__[0]) / "torch_test_device.py")
     os.environ["PYTORCH_TESTING_DEVICE_ONLY_FOR"] = "privateuse1"
+    if "torch" in sys.modules:
+        return
     sys.dont_write_bytecode = True
     if site is not None:
         sys.path.insert(0, str(site))

@@ -128,7 +128,7 @@ class HostProcess:
         self.logs.empty()
         self.order(collect=job.pack())
         until = time.monotonic() + START_S
-        looked = time.monotonic()
+        looked, ended = time.monotonic(), False
         try:
             while True:
                 self.wait(min(until, deadline, looked + LOOK_S) - time.monotonic())
@@ -146,7 +146,7 @@ class HostProcess:
                         if importing is None and error:
                             got.errors[file] = error
                     elif kind == "ended":
-                        got.why = died(int(message["status"]), "the test host")
+                        got.why, ended = died(int(message["status"]), "the test host"), True
                         self._collector = 0
                     else:
                         self._take(kind, message, got, wanted)
@@ -155,7 +155,7 @@ class HostProcess:
                 if self.host.closed:
                     got.why = got.why or f"{self.last_words()}"
                 elif got.why:
-                    got.why = self._with_tail(got.why) if importing else got.why
+                    got.why = self._with_tail(got.why) if ended else got.why
                 elif now > deadline:
                     got.why = "the shard's time was over"
                 elif now > until:

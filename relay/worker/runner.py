@@ -1,7 +1,7 @@
 """Runs one shard: ``python -m relay.worker.runner --spec spec.json --tree DIR --out results.jsonl``.
 
-This process is the supervisor. It runs no upstream code and imports no torch; it forks the *host*
-(``relay.worker.host``), which forks a child a batch, and it alone writes outcomes. See docs/runner.md.
+This process is the supervisor. It runs no upstream code and no operator; it forks the *host* (``relay.worker.host``),
+which forks a collector, which forks a child a batch; and it alone writes outcomes. See docs/runner.md.
 
 Output: one JSON line a variant (docs/worker-api.md) and, last, ``{"report": …}`` or ``{"failed": message}``.
 Exit status: 0 the shard was run, 2 the arguments cannot be used, 3 it could not be run (infrastructure).
@@ -13,286 +13,25 @@ import argparse
 import json
 import os
 import signal
+import socket
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from relay import device
 from relay.errors import BadRequest, RelayError
-from relay.worker import namespaces, overlay, sandbox
-from relay.worker.batch import Batch, Row
-from relay.worker.host import Job
-from relay.worker.hostproc import HostGone, HostProcess, Surroundings
-from relay.worker.outcome import moded
+from relay.worker import sandbox
+from relay.worker.hostproc import HostProcess
+from relay.worker.shard_run import BATCH, Runner
 from relay.worker.spec import Shard, read_spec
-from selector.configs import Capability, ConfigSource, ReuseConfigs, load_capability, load_configs
-from selector.errors import SelectorError
-from selector.model import Mode, Outcome, RuntimeKind, TestId
 
-BATCH = 50
-"""Variants a forked child runs: measured, 9 % slower than none, and a crash costs one variant."""
-CAPABILITY = "capability.yaml"
-LEAKS = 100
-"""Variants named in a report that left their process changed."""
-RESTARTS = 8
-"""Hosts that may die in the middle of running before the shard is given up."""
-
-Emit = Callable[[dict[str, Any]], None]
-
-
-class RunnerError(RelayError):
-    """The worker itself cannot run the shard: infrastructure, never the change's fault."""
-
-    code = "runner-failed"
-
-
-class Runner:
-    """One shard, from its spec to its report. ``host``: one of an earlier shard of the same head, to go on with."""
-
-    def __init__(
-        self, shard: Shard, tree: Path, tmp: Path, emit: Emit, *,
-        batch: int = BATCH, strict: bool = False, host: HostProcess | None = None,
-    ) -> None:  # fmt: skip
-        self.shard, self.tree, self.tmp, self.host = shard, tree.resolve(), tmp, host
-        self._emit, self._batch, self._strict = emit, batch, strict
-        self._began = time.monotonic()
-        self._deadline = self._began + shard.limits.shard_s
-        self._reported: set[str] = set()
-        self._errors: dict[str, str] = {}
-        self._matched: set[TestId] = set()
-        self._emptied: dict[str, str] = {}
-        self._leaks: list[dict[str, Any]] = []
-        self._collected = 0
-        self._restarts = 0
-        self._timings = {"prepare_s": 0.0, "import_s": 0.0, "collect_s": 0.0, "run_s": 0.0}
-        self._isolation = sandbox.Isolation(False, False, False, False)
-        self._site: Path | None = None
-        self._refused: dict[str, str] = {}
-        self._configs: ReuseConfigs | None = None
-        self._capability: Capability | None = None
-
-    def run(self) -> dict[str, Any]:
-        """Runs everything and returns the report. Raises RunnerError when this worker cannot."""
-        before = device.METER.snapshot()
-        self._prepare()
-        for files in self._rounds():
-            self._round(files)
-        spent = device.METER.snapshot() - before
-        broken = set(self._errors)
-        unmatched = [
-            str(test)
-            for test in self.shard.tests
-            if test not in self._matched and str(test) not in self._emptied and test.file not in broken
-        ]
-        return {
-            "collected": self._collected,
-            "errors": [{"file": file, "message": message} for file, message in self._errors.items()],
-            "unmatched": unmatched,
-            "emptied": [{"test": test, "reason": reason} for test, reason in self._emptied.items()],
-            "refused": [{"file": file, "message": message} for file, message in self._refused.items()],
-            "leaks": self._leaks,
-            "meter": {
-                "kernels": max(0, spent.kernels),
-                "h2d_bytes": max(0, spent.h2d_bytes),
-                "d2h_bytes": max(0, spent.d2h_bytes),
-                "modelled_us": max(0.0, spent.modelled_us),
-                "fallbacks": max(0, spent.fallbacks),
-                # the tests' own process counts: what an untrusted author's code says of itself is evidence of no more
-                "trusted": self.shard.trusted,
-            },
-            "timings": {key: round(value, 3) for key, value in self._timings.items()},
-            "isolation": {**self._isolation.as_report(), "restarts": self._restarts},
-        }
-
-    # ------------------------------------------------------------------------------------------------------- before
-
-    def _prepare(self) -> None:
-        shard = self.shard
-        try:
-            if shard.configs:
-                texts = dict(shard.configs)
-                if shard.capability:
-                    texts.setdefault(CAPABILITY, shard.capability)  # configs extend it by this name
-                self._configs = load_configs([ConfigSource(name, text) for name, text in texts.items()])
-            if shard.capability:
-                self._capability = load_capability(shard.capability, CAPABILITY)
-        except SelectorError as exc:
-            raise RunnerError(f"the shard's configs cannot be used: {exc}") from exc
-        if not self.tree.is_dir():
-            raise RunnerError(f"there is no tree at {self.tree}")
-        if shard.runtime.kind is RuntimeKind.PR_BUILD:
-            raise RunnerError(
-                "this worker has no build of the change", "plan the shard for the runtime overlay or tests-only"
-            )
-        if self.host is not None:
-            self._isolation, self._site = self.host.around.isolation, self.host.around.site
-        else:
-            self._isolation = isolation_here(self.tmp)
-        if shard.runtime.kind is RuntimeKind.OVERLAY:
-            self._lay_over()
-        if self._strict and not shard.trusted and self._isolation.lacking:
-            raise RunnerError(
-                f"untrusted code is not run here: the sandbox lacks {', '.join(self._isolation.lacking)}",
-                "allow user namespaces on this machine, have the author trusted, or set RELAY_WORKER_TRUST=lenient",
-            )
-        self._timings["prepare_s"] = time.monotonic() - self._began
-
-    def _lay_over(self) -> None:
-        """The change's Python files over the installed torch: all of them or none, since they may need each other.
-        Where one is refused, the tests run on torch as it is installed and the report names what that leaves out."""
-        installed, files = overlay.installed_site(), self.shard.runtime.files
-        if installed is None:
-            raise RunnerError("torch is not installed", "install the extra `emulator`")
-        refused = overlay.refusals(self.tree, files, installed)
-        if refused:
-            first = next(iter(refused))
-            rest = f"not laid over the installed torch, because {first} cannot be"
-            self._refused = {file: refused[file].message if file in refused else rest for file in files}
-        elif overlay.needed(self.tree, files, installed) and self.host is None:
-            if "torch" in sys.modules:
-                raise RunnerError("this process has imported the installed torch: it cannot lay the change over it")
-            self._site = overlay.build(self.tree, files, installed, self.tmp / "site")
-
-    def _rounds(self) -> Iterator[list[str]]:
-        """The files, in groups that can be imported into one process: no two of one base name."""
-        left = []
-        for file in self.shard.files:
-            if (self.tree / file).is_file():
-                left.append(file)
-            else:
-                self._errors[file] = "the file is not in the tree"
-        while left:
-            taken: dict[str, str] = {}
-            for file in left:
-                taken.setdefault(Path(file).name, file)
-            left = [file for file in left if file not in taken.values()]
-            yield list(taken.values())
-
-    # ------------------------------------------------------------------------------------------------------ a round
-
-    def _round(self, files: list[str]) -> None:
-        """Collects and runs files; a host or collector that ends is replaced, and what it took with it is blamed."""
-        while files and not self._out_of_time(files):
-            host = self._a_host()
-            keep = False
-            try:
-                blamed = self._collect(host, files)
-                if blamed is not None:
-                    files = [file for file in files if file != blamed]
-                    continue
-                self._run(host)
-                keep = host.finish()
-                return
-            except HostGone as gone:
-                self._restarts += 1
-                if self._restarts > RESTARTS:
-                    raise RunnerError(f"the test host died {self._restarts} times; the last time: {gone}") from gone
-            finally:
-                if not keep:
-                    self.end_host()
-
-    def _a_host(self) -> HostProcess:
-        if self.host is None:
-            readable = (self.tree, *namespaces.packages(), *((self._site,) if self._site else ()))
-            self.host = HostProcess.start(Surroundings(self.tmp, self._isolation, self._site, readable))
-        return self.host
-
-    def end_host(self) -> None:
-        """Ends the host, if there is one, and all it started."""
-        if self.host is not None:
-            self.host.end()
-            self.host = None
-        sandbox.end_children()
-
-    def _out_of_time(self, files: list[str]) -> bool:
-        if time.monotonic() < self._deadline:
-            return False
-        for file in files:
-            self._errors.setdefault(file, f"not run to its end: the shard's {self.shard.limits.shard_s:g} s were over")
-        return True
-
-    def _collect(self, host: HostProcess, files: list[str]) -> str | None:
-        """Takes the host's list. Returns the file that ended or blocked the host while it was imported, if one did."""
-        began = time.monotonic()
-        job = Job(self.shard, self.tree, tuple(files), self._configs, self._capability)
-        outcome = host.collect(job, self._deadline)
-        self._timings["import_s"] += outcome.import_s
-        self._timings["collect_s"] += time.monotonic() - began - outcome.import_s
-        self._errors.update(outcome.errors)
-        if outcome.blamed is not None:
-            self._errors[outcome.blamed] = outcome.why
-            return outcome.blamed
-        if outcome.why:
-            raise RunnerError(outcome.why)
-        self._collected += outcome.collected
-        self._matched |= outcome.matched
-        self._emptied.update(outcome.emptied)
-        return None
-
-    def _run(self, host: HostProcess) -> None:
-        began = time.monotonic()
-        try:
-            todo = []
-            for row in host.rows:
-                if row.key in self._reported:
-                    continue
-                if row.mode is Mode.SKIP:
-                    self.result(row, Outcome.SKIPPED, reason=row.reason or f"skipped by {row.source or 'the config'}")
-                else:
-                    todo.append(row)
-            while todo:
-                if self._out_of_time(list(dict.fromkeys(row.test.file for row in todo))):
-                    return
-                batch = Batch(host, todo[: self._batch], self.shard.limits, self._deadline, self.result)
-                batch.run()
-                if batch.leaked and len(self._leaks) < LEAKS:
-                    self._leaks.append({"variant": batch.last, "left": batch.leaked})
-                todo = [row for row in todo if row.key not in self._reported]
-        finally:
-            self._timings["run_s"] += time.monotonic() - began
-
-    def result(self, row: Row, outcome: Outcome | str, **values: Any) -> None:
-        """Writes the one outcome of a variant; ``outcome`` as text is a test process's word and is moded here."""
-        if row.key in self._reported:
-            return
-        self._reported.add(row.key)
-        final = outcome if isinstance(outcome, Outcome) else moded(row.mode, outcome)
-        reason = values.pop("reason", None) or (row.reason if row.mode is not Mode.MANDATORY_SUCCESS else None)
-        self._emit(
-            {
-                "test": str(row.test),
-                "variant": row.variant,
-                "op": row.op,
-                "dtype": row.dtype,
-                "mode": row.mode.value,
-                "outcome": final.value,
-                "reason": reason,
-                "seconds": 0.0,
-                "kernels": None,
-                "modelled_us": None,
-                "message": None,
-                "log_tail": None,
-                **values,
-            }
-        )
-
-
-_isolation: list[sandbox.Isolation] = []
-
-
-def isolation_here(folder: Path) -> sandbox.Isolation:
-    """What this machine's kernel gives a sandbox; tried once a process, and known to those forked from it."""
-    if not _isolation:
-        stage = folder / "root"
-        stage.mkdir(exist_ok=True)
-        _isolation.append(sandbox.probe(stage))
-    (folder / "root").mkdir(exist_ok=True)
-    return _isolation[0]
-
-
+SHARD_FOLDER = "relay-shard-"
+"""Prefix of a supervisor's folder; its pid follows, so that folders of the dead can be swept."""
+IDLE_S = 300.0
+"""Seconds after which a supervisor that waits for another shard of its head ends."""
 KEPT = frozenset(("PATH", "LANG", "PYTHONPATH", "TMPDIR", "LD_LIBRARY_PATH"))
 
 
@@ -307,6 +46,103 @@ def _start_over_without_secrets() -> None:
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], env)
 
 
+@contextmanager
+def supervising(room: Path | None = None) -> Iterator[Path]:
+    """Makes this process a supervisor: its folder (in ``room``), its signals, and the end of all it started."""
+
+    def stop(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    sandbox.adopt_orphans()
+    device.METER.bind(device.new_meter_map())  # shared with what this process forks, and with nothing else
+    room = room or Path(tempfile.gettempdir())
+    sandbox.sweep(room, SHARD_FOLDER)
+    try:
+        with sandbox.private_tmp(SHARD_FOLDER, room) as tmp:
+            os.environ.clear()
+            os.environ.update(sandbox.environment(tmp))
+            tempfile.tempdir = str(tmp)  # the module remembers the folder that it was first asked for
+            sandbox.hide_process()
+            try:
+                yield tmp
+            finally:
+                sandbox.end_children()
+    finally:
+        sandbox.end_children()
+
+
+def writer(fd: int) -> Callable[[dict[str, Any]], None]:
+    """Writes JSON lines to a descriptor, whole ones."""
+
+    def emit(line: dict[str, Any]) -> None:
+        data = json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        while data:
+            data = data[os.write(fd, data) :]
+
+    return emit
+
+
+def run_one(
+    shard: Shard, tree: Path, tmp: Path, emit: Callable[[dict[str, Any]], None], *,
+    batch: int = BATCH, strict: bool = False, host: HostProcess | None = None, keep: bool = False,
+) -> tuple[int, HostProcess | None]:  # fmt: skip
+    """Runs a shard and writes its lines. Returns the exit status and, with ``keep``, the host to go on with."""
+    runner = Runner(shard, tree, tmp, emit, batch=batch, strict=strict, host=host)
+    try:
+        emit({"report": runner.run()})
+        status = 0
+    except RelayError as exc:
+        emit({"failed": str(exc)})
+        print(f"relay-runner: {exc}", file=sys.stderr)  # noqa: T201
+        status = 3
+        keep = False
+    if not keep:
+        runner.end_host()
+    return status, runner.host
+
+
+def serve(control: socket.socket, room: Path) -> int:
+    """Runs the shards that a worker asks for, one after the other; all of one head. Returns the exit status.
+
+    A request is a JSON object ``{spec, tree, strict, keep}`` with two descriptors: for the lines, and for the log. The
+    answer is ``{"ended": status}``. Without ``keep`` the first is the last.
+    """
+    host: HostProcess | None = None
+    control.settimeout(IDLE_S)
+    with supervising(room) as tmp:
+        while True:
+            try:
+                data, fds, _, _ = socket.recv_fds(control, 1 << 16, 2)
+            except TimeoutError:
+                return 0
+            if not data:
+                return 0
+            for fd in fds:
+                os.set_inheritable(fd, False)
+            out, log = fds
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            request = json.loads(data)
+            try:
+                shard = read_spec(Path(request["spec"]).read_text(encoding="utf-8"))
+                status, host = run_one(
+                    shard, Path(request["tree"]), tmp, writer(out),
+                    strict=request["strict"], keep=request["keep"], host=host,
+                )  # fmt: skip
+            except (OSError, UnicodeDecodeError, BadRequest) as exc:
+                writer(out)({"failed": str(exc)})
+                status = 2
+            sys.stderr.flush()
+            os.close(out)
+            os.close(log)
+            control.send(json.dumps({"ended": status}).encode())
+            if not request["keep"] or status:
+                return status
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m relay.worker.runner", description="Run one shard.")
     parser.add_argument("--spec", required=True, help="JSON of the shard, as in a lease")
@@ -315,6 +151,7 @@ def main(argv: list[str] | None = None) -> int:
     where.add_argument("--out", help="file the results are written to")
     where.add_argument("--out-fd", type=int, help="descriptor the results are written to")
     parser.add_argument("--batch", type=int, default=BATCH, help=f"variants a forked process runs (default {BATCH})")
+    parser.add_argument("--strict", action="store_true", help="refuse untrusted code where the sandbox is incomplete")
     parser.add_argument("--parent", type=int, default=0, help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if argv is None:
@@ -331,33 +168,10 @@ def main(argv: list[str] | None = None) -> int:
     except (OSError, UnicodeDecodeError, BadRequest) as exc:
         print(f"relay-runner: {exc}", file=sys.stderr)  # noqa: T201
         return 2
-
-    def emit(line: dict[str, Any]) -> None:
-        data = json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
-        while data:
-            data = data[os.write(fd, data) :]
-
-    def stop(number: int, _: object) -> None:
-        raise SystemExit(128 + number)
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-    sandbox.adopt_orphans()
-    try:
-        with sandbox.private_tmp() as tmp:
-            os.environ.clear()
-            os.environ.update(sandbox.environment(tmp))
-            tempfile.tempdir = str(tmp)  # the module remembers the folder that it was first asked for
-            sandbox.hide_process()
-            report = Runner(shard, Path(args.tree), tmp, emit, batch=max(1, args.batch)).run()
-            emit({"report": report})
-            return 0
-    except RelayError as exc:
-        emit({"failed": str(exc)})
-        print(f"relay-runner: {exc}", file=sys.stderr)  # noqa: T201
-        return 3
-    finally:
-        sandbox.end_children()
+    tree = Path(args.tree).resolve()
+    with supervising() as tmp:
+        status, _ = run_one(shard, tree, tmp, writer(fd), batch=max(1, args.batch), strict=args.strict)
+    return status
 
 
 if __name__ == "__main__":

@@ -1,0 +1,281 @@
+"""A shard, from its spec to its report: what the supervisor does. See docs/runner.md."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from relay import device
+from relay.errors import RelayError
+from relay.worker import namespaces, overlay, sandbox
+from relay.worker.batch import Batch, Row
+from relay.worker.host import Job
+from relay.worker.hostproc import HostGone, HostProcess, Surroundings
+from relay.worker.outcome import moded
+from relay.worker.spec import Shard
+from selector.configs import Capability, ConfigSource, ReuseConfigs, load_capability, load_configs
+from selector.errors import SelectorError
+from selector.model import Mode, Outcome, RuntimeKind, TestId
+
+BATCH = 50
+"""Variants a forked child runs: measured, 9 % slower than none, and a crash costs one variant."""
+CAPABILITY = "capability.yaml"
+LEAKS = 100
+"""Variants named in a report that left their process changed."""
+RESTARTS = 8
+"""Hosts that may die in the middle of running before the shard is given up."""
+
+Emit = Callable[[dict[str, Any]], None]
+
+
+class RunnerError(RelayError):
+    """The worker itself cannot run the shard: infrastructure, never the change's fault."""
+
+    code = "runner-failed"
+
+
+class Runner:
+    """One shard, from its spec to its report. ``host``: one of an earlier shard of the same head, to go on with."""
+
+    def __init__(
+        self, shard: Shard, tree: Path, tmp: Path, emit: Emit, *,
+        batch: int = BATCH, strict: bool = False, host: HostProcess | None = None,
+    ) -> None:  # fmt: skip
+        self.shard, self.tree, self.tmp, self.host = shard, tree.resolve(), tmp, host
+        self._emit, self._batch, self._strict = emit, batch, strict
+        self._began = time.monotonic()
+        self._deadline = self._began + shard.limits.shard_s
+        self._reported: set[str] = set()
+        self._errors: dict[str, str] = {}
+        self._matched: set[TestId] = set()
+        self._emptied: dict[str, str] = {}
+        self._leaks: list[dict[str, Any]] = []
+        self._collected = 0
+        self._restarts = 0
+        self._timings = {"prepare_s": 0.0, "import_s": 0.0, "collect_s": 0.0, "run_s": 0.0}
+        self._isolation = sandbox.Isolation(False, False, False, False)
+        self._site: Path | None = None
+        self._refused: dict[str, str] = {}
+        self._configs: ReuseConfigs | None = None
+        self._capability: Capability | None = None
+
+    def run(self) -> dict[str, Any]:
+        """Runs everything and returns the report. Raises RunnerError when this worker cannot."""
+        before = device.METER.snapshot()
+        self._prepare()
+        for files in self._rounds():
+            self._round(files)
+        spent = device.METER.snapshot() - before
+        broken = set(self._errors)
+        unmatched = [
+            str(test)
+            for test in self.shard.tests
+            if test not in self._matched and str(test) not in self._emptied and test.file not in broken
+        ]
+        return {
+            "collected": self._collected,
+            "errors": [{"file": file, "message": message} for file, message in self._errors.items()],
+            "unmatched": unmatched,
+            "emptied": [{"test": test, "reason": reason} for test, reason in self._emptied.items()],
+            "refused": [{"file": file, "message": message} for file, message in self._refused.items()],
+            "leaks": self._leaks,
+            "meter": {
+                "kernels": max(0, spent.kernels),
+                "h2d_bytes": max(0, spent.h2d_bytes),
+                "d2h_bytes": max(0, spent.d2h_bytes),
+                "modelled_us": max(0.0, spent.modelled_us),
+                "fallbacks": max(0, spent.fallbacks),
+                # the tests' own process counts: what an untrusted author's code says of itself is evidence of no more
+                "trusted": self.shard.trusted,
+            },
+            "timings": {key: round(value, 3) for key, value in self._timings.items()},
+            "isolation": {**self._isolation.as_report(), "restarts": self._restarts},
+        }
+
+    # ------------------------------------------------------------------------------------------------------- before
+
+    def _prepare(self) -> None:
+        shard = self.shard
+        try:
+            if shard.configs:
+                texts = dict(shard.configs)
+                if shard.capability:
+                    texts.setdefault(CAPABILITY, shard.capability)  # configs extend it by this name
+                self._configs = load_configs([ConfigSource(name, text) for name, text in texts.items()])
+            if shard.capability:
+                self._capability = load_capability(shard.capability, CAPABILITY)
+        except SelectorError as exc:
+            raise RunnerError(f"the shard's configs cannot be used: {exc}") from exc
+        if not self.tree.is_dir():
+            raise RunnerError(f"there is no tree at {self.tree}")
+        if shard.runtime.kind is RuntimeKind.PR_BUILD:
+            raise RunnerError(
+                "this worker has no build of the change", "plan the shard for the runtime overlay or tests-only"
+            )
+        if self.host is not None:
+            self._isolation, self._site = self.host.around.isolation, self.host.around.site
+        else:
+            self._isolation = isolation_here(self.tmp)
+        if shard.runtime.kind is RuntimeKind.OVERLAY:
+            self._lay_over()
+        if self._strict and not shard.trusted and self._isolation.lacking:
+            raise RunnerError(
+                f"untrusted code is not run here: the sandbox lacks {', '.join(self._isolation.lacking)}",
+                "allow user namespaces on this machine, have the author trusted, or set RELAY_WORKER_TRUST=lenient",
+            )
+        self._timings["prepare_s"] = time.monotonic() - self._began
+
+    def _lay_over(self) -> None:
+        """The change's Python files over the installed torch: all of them or none, since they may need each other.
+        Where one is refused, the tests run on torch as it is installed and the report names what that leaves out."""
+        installed, files = overlay.installed_site(), self.shard.runtime.files
+        if installed is None:
+            raise RunnerError("torch is not installed", "install the extra `emulator`")
+        refused = overlay.refusals(self.tree, files, installed)
+        if refused:
+            first = next(iter(refused))
+            rest = f"not laid over the installed torch, because {first} cannot be"
+            self._refused = {file: refused[file].message if file in refused else rest for file in files}
+        elif overlay.needed(self.tree, files, installed) and self.host is None:
+            if "torch" in sys.modules:
+                raise RunnerError("this process has imported the installed torch: it cannot lay the change over it")
+            self._site = overlay.build(self.tree, files, installed, self.tmp / "site")
+
+    def _rounds(self) -> Iterator[list[str]]:
+        """The files, in groups that can be imported into one process: no two of one base name."""
+        left = []
+        for file in self.shard.files:
+            if (self.tree / file).is_file():
+                left.append(file)
+            else:
+                self._errors[file] = "the file is not in the tree"
+        while left:
+            taken: dict[str, str] = {}
+            for file in left:
+                taken.setdefault(Path(file).name, file)
+            left = [file for file in left if file not in taken.values()]
+            yield list(taken.values())
+
+    # ------------------------------------------------------------------------------------------------------ a round
+
+    def _round(self, files: list[str]) -> None:
+        """Collects and runs files; a host or collector that ends is replaced, and what it took with it is blamed."""
+        while files and not self._out_of_time(files):
+            host = self._a_host()
+            keep = False
+            try:
+                blamed = self._collect(host, files)
+                if blamed is not None:
+                    files = [file for file in files if file != blamed]
+                    continue
+                self._run(host)
+                keep = host.finish()
+                return
+            except HostGone as gone:
+                self._restarts += 1
+                if self._restarts > RESTARTS:
+                    raise RunnerError(f"the test host died {self._restarts} times; the last time: {gone}") from gone
+            finally:
+                if not keep:
+                    self.end_host()
+
+    def _a_host(self) -> HostProcess:
+        if self.host is None:
+            readable = (self.tree, *namespaces.packages(), *((self._site,) if self._site else ()))
+            self.host = HostProcess.start(Surroundings(self.tmp, self._isolation, self._site, readable))
+        return self.host
+
+    def end_host(self) -> None:
+        """Ends the host, if there is one, and all it started."""
+        if self.host is not None:
+            self.host.end()
+            self.host = None
+        sandbox.end_children()
+
+    def _out_of_time(self, files: list[str]) -> bool:
+        if time.monotonic() < self._deadline:
+            return False
+        for file in files:
+            self._errors.setdefault(file, f"not run to its end: the shard's {self.shard.limits.shard_s:g} s were over")
+        return True
+
+    def _collect(self, host: HostProcess, files: list[str]) -> str | None:
+        """Takes the host's list. Returns the file that ended or blocked the host while it was imported, if one did."""
+        began = time.monotonic()
+        job = Job(self.shard, self.tree, tuple(files), self._configs, self._capability)
+        outcome = host.collect(job, self._deadline)
+        self._timings["import_s"] += outcome.import_s
+        self._timings["collect_s"] += time.monotonic() - began - outcome.import_s
+        self._errors.update(outcome.errors)
+        if outcome.blamed is not None:
+            self._errors[outcome.blamed] = outcome.why
+            return outcome.blamed
+        if outcome.why:
+            raise RunnerError(outcome.why)
+        self._collected += outcome.collected
+        self._matched |= outcome.matched
+        self._emptied.update(outcome.emptied)
+        return None
+
+    def _run(self, host: HostProcess) -> None:
+        began = time.monotonic()
+        try:
+            todo = []
+            for row in host.rows:
+                if row.key in self._reported:
+                    continue
+                if row.mode is Mode.SKIP:
+                    self.result(row, Outcome.SKIPPED, reason=row.reason or f"skipped by {row.source or 'the config'}")
+                else:
+                    todo.append(row)
+            while todo:
+                if self._out_of_time(list(dict.fromkeys(row.test.file for row in todo))):
+                    return
+                batch = Batch(host, todo[: self._batch], self.shard.limits, self._deadline, self.result)
+                batch.run()
+                if batch.leaked and len(self._leaks) < LEAKS:
+                    self._leaks.append({"variant": batch.last, "left": batch.leaked})
+                todo = [row for row in todo if row.key not in self._reported]
+        finally:
+            self._timings["run_s"] += time.monotonic() - began
+
+    def result(self, row: Row, outcome: Outcome | str, **values: Any) -> None:
+        """Writes the one outcome of a variant; ``outcome`` as text is a test process's word and is moded here."""
+        if row.key in self._reported:
+            return
+        self._reported.add(row.key)
+        final = outcome if isinstance(outcome, Outcome) else moded(row.mode, outcome)
+        reason = values.pop("reason", None) or (row.reason if row.mode is not Mode.MANDATORY_SUCCESS else None)
+        self._emit(
+            {
+                "test": str(row.test),
+                "variant": row.variant,
+                "op": row.op,
+                "dtype": row.dtype,
+                "mode": row.mode.value,
+                "outcome": final.value,
+                "reason": reason,
+                "seconds": 0.0,
+                "kernels": None,
+                "modelled_us": None,
+                "message": None,
+                "log_tail": None,
+                **values,
+            }
+        )
+
+
+_isolation: list[sandbox.Isolation] = []
+
+
+def isolation_here(folder: Path) -> sandbox.Isolation:
+    """What this machine's kernel gives a sandbox; tried once a process, and known to those forked from it."""
+    if not _isolation:
+        stage = folder / "root"
+        stage.mkdir(exist_ok=True)
+        _isolation.append(sandbox.probe(stage))
+    (folder / "root").mkdir(exist_ok=True)
+    return _isolation[0]
