@@ -28,7 +28,11 @@ ConfigFile = Annotated[str | None, typer.Option("--config", help="relay.toml; de
 
 
 @app.command()
-def up(config: ConfigFile = None, port: Annotated[int | None, typer.Option(help="Overrides port.")] = None) -> None:
+def up(
+    config: ConfigFile = None,
+    port: Annotated[int | None, typer.Option(help="Overrides port.")] = None,
+    worker: Annotated[bool, typer.Option(help="Start an emulator worker here (needs torch).")] = True,
+) -> None:
     """Start every process of the relay here: broker, web, pump, workers. Ctrl-C ends them all."""
     from relay.logs import setup
     from relay.settings import load
@@ -37,7 +41,7 @@ def up(config: ConfigFile = None, port: Annotated[int | None, typer.Option(help=
     if port is not None:
         os.environ["RELAY_PORT"] = str(port)
     setup()
-    run(load(config), config)
+    run(load(config), config, worker)
 
 
 @app.command()

@@ -31,10 +31,10 @@ log = structlog.get_logger(__name__)
 READY_S = 60.0
 
 
-def check(settings: Settings) -> None:
+def check(settings: Settings, worker: bool = True) -> None:
     """Everything that would keep the processes from working, found before the first of them starts. SettingsError,
     ConfigError, AllowlistError."""
-    if importlib.util.find_spec("torch") is None:
+    if worker and importlib.util.find_spec("torch") is None:
         raise SettingsError(
             "torch is not installed, and the emulator worker needs it",
             "pip install torch==2.13.0 (a CPU build: see the README), or run the worker elsewhere with --no-worker",
@@ -59,9 +59,10 @@ def check_port(settings: Settings) -> None:
 class Up:
     """The processes of one relay. ``start`` makes them, ``run`` looks after them until ``stop`` is set."""
 
-    def __init__(self, settings: Settings, config: str | None, out: TextIO = sys.stdout) -> None:
+    def __init__(self, settings: Settings, config: str | None, worker: bool = True, out: TextIO = sys.stdout) -> None:
         self.settings = settings
         self.config = config
+        self.worker = worker
         self.out = out
         self.supervisor = Supervisor()
         self.broker: broker.Broker | None = None
@@ -90,7 +91,8 @@ class Up:
         for name, queues, concurrency in (("relay", f"{ROUTE},{OUTBOX}", 6), ("select", SELECT, 1)):
             command = [*python, "relay.queue.tasks", queues, "--concurrency", str(concurrency)]
             self.supervisor.add(Child(name, command, env, logs / f"{name}.log"))
-        self.supervisor.add(self._worker(logs, env))
+        if self.worker:
+            self.supervisor.add(self._worker(logs, env))
 
     def _worker(self, logs: Path, env: dict[str, str]) -> Child:
         """The emulator worker. It gets what a worker in another lab would get, and nothing more."""
@@ -138,10 +140,10 @@ class Up:
             self.broker.remove()
 
 
-def up(settings: Settings, config: str | None) -> None:
-    """Runs until SIGTERM or SIGINT. Leaves no process and, outside ``data_dir``, no file."""
-    check(settings)
-    relay = Up(settings, config)
+def up(settings: Settings, config: str | None, worker: bool = True) -> None:
+    """Runs until SIGTERM or SIGINT; ``worker``: with an emulator worker. Leaves no process and, outside ``data_dir``, no file."""
+    check(settings, worker)
+    relay = Up(settings, config, worker)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: relay.stop.set())
     try:
