@@ -187,9 +187,12 @@ class Warm:
         return Forked(ours, fds[0], head)
 
     def close(self) -> None:
-        self._control.close()
-        self._process.kill()
-        self._process.wait()
+        self._control.close()  # it then tidies up and ends; unless it is in the middle of an import
+        try:
+            self._process.wait(TIDY_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
 
 class Runners:
@@ -211,7 +214,7 @@ class Runners:
     def sweep(self) -> None:
         """Removes the folders of processes that were killed."""
         self.room.mkdir(parents=True, exist_ok=True)
-        for prefix in ("relay-shard-", "relay-lease-", "relay-probe-"):
+        for prefix in ("relay-shard-", "relay-lease-", "relay-warm-"):
             sandbox.sweep(self.room, prefix)
 
     def run(self, order: Order) -> Running:

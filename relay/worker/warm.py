@@ -15,11 +15,13 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 from pathlib import Path
 
 from relay.worker import runner, sandbox, shard_run
 from relay.worker.host import import_torch
 
+WARM_FOLDER = "relay-warm-"
 BESIDE_TORCH = (
     "numpy",
     "pytest",
@@ -37,14 +39,8 @@ BESIDE_TORCH = (
 )
 """What torch and upstream's test library import of others."""
 MORE_OF_TORCH = (
-    "torch._dynamo.test_case",
-    "torch.testing._internal.logging_utils",
-    "torch.testing._internal.common_cuda",
     "torch.testing._internal.common_quantization",
     "torch.testing._internal.hypothesis_utils",
-    "torch.testing._internal.common_optimizers",
-    "torch.testing._internal.jit_utils",
-    "torch.testing._internal.autograd_function_db",
     "relay.worker.collector",
 )
 """What a good part of the test files import, too. Not inductor, which runs a compiler when it is imported."""
@@ -62,25 +58,25 @@ def main(argv: list[str] | None = None) -> int:
     os.set_inheritable(args.control_fd, False)
     control = socket.socket(fileno=args.control_fd)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the worker's to handle
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are nobody's to wait for
     room = Path(args.room)
-    with sandbox.private_tmp("relay-probe-", room) as tmp:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    with sandbox.private_tmp(WARM_FOLDER, room) as tmp:
+        os.environ["TMPDIR"] = str(tmp)  # upstream makes folders for caches at import
+        tempfile.tempdir = str(tmp)
         shard_run.isolation_here(tmp)
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    for name in BESIDE_TORCH:
-        _try_import(name)
-    if args.torch:
-        import_torch()
-        for name in MORE_OF_TORCH:
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors are nobody's to wait for
+        for name in BESIDE_TORCH:
             _try_import(name)
-    gc.collect()
-    gc.freeze()
-    while True:
-        message, fds, _, _ = socket.recv_fds(control, 64, 1)
-        if not message:
-            return 0
-        _fork(control, fds[0], room)
+        if args.torch:
+            import_torch()
+            for name in MORE_OF_TORCH:
+                _try_import(name)
+        gc.collect()
+        gc.freeze()
+        while True:
+            message, fds, _, _ = socket.recv_fds(control, 64, 1)
+            if not message:
+                return 0
+            _fork(control, fds[0], room)
 
 
 def _try_import(name: str) -> None:
