@@ -16,7 +16,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +38,15 @@ EVENT_TYPE_MAX, PAYLOAD_KEYS_MAX, PAYLOAD_CHARS_MAX = 100, 10, 65_535
 class LocalGithub:
     """The application and what stands behind it. ``asgi`` is what a server runs."""
 
-    def __init__(self, url: str, folder: Path, hud_key: str, clock: Callable[[], float] = time.time) -> None:
-        self.ledger = Ledger(url, REPOS, clock)
+    def __init__(
+        self,
+        url: str,
+        folder: Path,
+        hud_key: str,
+        clock: Callable[[], float] = time.time,
+        more_repos: Sequence[str] = (),
+    ) -> None:
+        self.ledger = Ledger(url, (*REPOS, *more_repos), clock)
         self.hud = Hud(hud_key)
         self.ci: dict[str, DownstreamCI] = {}
         self.tasks: set[asyncio.Task[None]] = set()
@@ -298,6 +305,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m relay.demo.github", description="A small local GitHub.")
     parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1; 0 takes a free one")
     parser.add_argument("--dir", type=Path, required=True, help="folder for calls.jsonl and app.pem")
+    parser.add_argument("--repo", action="append", default=[], help="one more owner/name that has the App installed")
     args = parser.parse_args(argv)
     try:
         args.dir.mkdir(parents=True, exist_ok=True)
@@ -306,7 +314,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"cannot start: {exc} (choose another --port or --dir)", file=sys.stderr)  # noqa: T201
         return 2
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    hub = LocalGithub(url, args.dir, os.environ.get("RELAY_HUD_BOT_KEY", ""))
+    hub = LocalGithub(url, args.dir, os.environ.get("RELAY_HUD_BOT_KEY", ""), more_repos=args.repo)
     pem = args.dir / "app.pem"
     pem.touch(mode=0o600)
     pem.write_text(hub.ledger.app_key.pem)
