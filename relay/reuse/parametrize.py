@@ -89,10 +89,18 @@ def facts(test: Any, policy: TestPolicy) -> TestFacts:
             found = (found or []) + owner.op_list
     return TestFacts(
         None if found is None else tuple(op.full_name for op in found),
-        any(policy.keeps_op(op.name, op.variant_test_name, aten_name(op), composite(op)) for op in found or ()),
+        any(keeps(policy, op) for op in found or ()),
         restrictions.markers(test),
         restrictions.names_of_decorators(test),
     )
+
+
+def understood(generate: Generator) -> bool:
+    """Whether every dtype that comes out was filtered by ``narrow``: nothing but ``@ops`` and ``@modules`` in it."""
+    from torch.testing._internal import common_device_type as upstream
+    from torch.testing._internal.common_modules import modules
+
+    return isinstance(generate, MethodType) and isinstance(generate.__self__, upstream.ops | modules)
 
 
 class _Adapter:
@@ -106,48 +114,116 @@ def _ops(owner: Any, policy: TestPolicy, why_empty: list[str]) -> Generator:
     def generate(test: Any, generic_cls: Any, device_cls: Any) -> Iterator[Any]:
         # upstream raises for a list that this empties, and the file would be lost
         allowed = getattr(device_cls, "op_allowlist", None)
-        kept = [
-            op
-            for op in owner.op_list
-            if (allowed is None or op.full_name in allowed)
-            and policy.keeps_op(op.name, op.variant_test_name, aten_name(op), composite(op))
-        ]
-        kept += _injected(policy, {op.full_name for op in kept})
+        kept = owner.op_list
+        if allowed is not None:
+            kept = [op for op in kept if op.full_name in allowed]
+        if policy.limits_ops:
+            kept = [op for op in kept if keeps(policy, op)]
+        kept = [*kept, *_injected(policy, {op.full_name for op in kept})] if policy.injected_ops() else list(kept)
         if not kept:
             why_empty.append(f"none of the test's {len(owner.op_list)} ops is supported by the device and its configs")
-            return
-        generated = 0
-        for op in kept:
-            part = copy.copy(owner)
-            part.op_list = [op]
-            if part.opinfo_dtypes == upstream.OpDTypes.any_one:
-                _pick_one(part, op, policy, device_cls)
-            seen = set()
-            for made in part._parametrize_test(test, generic_cls, device_cls):
-                dtype = made[2].get("dtype")
-                if dtype is not None and not policy.keeps_dtype(dtype_name(dtype), op.name, op.variant_test_name):
-                    continue
-                seen.add(dtype)
-                generated += 1
-                yield made
-            if None in seen or not _takes_more(owner.opinfo_dtypes):
-                continue
-            extra = policy.included_dtypes(op.name, op.variant_test_name)
-            more = tuple(d for d in map(dtype_of, sorted(extra)) if d not in seen)
-            if more:
-                part = copy.copy(owner)
-                part.op_list, part.opinfo_dtypes, part.allowed_dtypes = [op], more, None
-                generated += len(more)
-                yield from part._parametrize_test(test, generic_cls, device_cls)
-        if not generated:
-            why_empty.append(f"none of the dtypes of its {len(kept)} ops is supported by the device and its configs")
+            return iter(())
+        part = copy.copy(owner)
+        part.op_list = kept
+        if not policy.limits_dtypes:
+            return part._parametrize_test(test, generic_cls, device_cls)  # type: ignore[no-any-return]
+        fixed = owner.opinfo_dtypes
+        if not policy.dtypes_differ and (not isinstance(fixed, upstream.OpDTypes) or fixed in _plain_categories()):
+            stays = _stays(policy, kept[0])  # for all alike: upstream filters by itself
+            part.allowed_dtypes = stays if owner.allowed_dtypes is None else stays & set(owner.allowed_dtypes)
+            return part._parametrize_test(test, generic_cls, device_cls)  # type: ignore[no-any-return]
+        if owner.opinfo_dtypes == upstream.OpDTypes.any_one:
+            return _any_one(part, policy, test, generic_cls, device_cls, why_empty)
+        return _by_dtype(part, policy, test, generic_cls, device_cls, why_empty)
 
     return generate
 
 
+def _plain_categories() -> tuple[Any, ...]:
+    """Categories whose dtypes upstream takes as a set, and cuts by ``allowed_dtypes``."""
+    from torch.testing._internal.common_device_type import OpDTypes
+
+    return (
+        OpDTypes.supported,
+        OpDTypes.unsupported,
+        OpDTypes.supported_backward,
+        OpDTypes.unsupported_backward,
+    )
+
+
+def keeps(policy: TestPolicy, op: Any) -> bool:
+    """Whether an OpInfo stays. What only the sheet asks about is looked up only when the sheet decides."""
+    if policy.lists_ops:
+        return policy.keeps_op(op.name, op.variant_test_name)
+    return policy.keeps_op(op.name, op.variant_test_name, aten_name(op), composite(op))
+
+
+def _by_dtype(
+    part: Any, policy: TestPolicy, test: Any, generic_cls: Any, device_cls: Any, why_empty: list[str]
+) -> Iterator[Any]:
+    stays = {id(op): _stays(policy, op) for op in part.op_list}
+    takes_more = _takes_more(part.opinfo_dtypes)
+    seen: dict[int, set[Any]] = {}
+    generated = 0
+    for made in part._parametrize_test(test, generic_cls, device_cls):
+        kwargs = made[2]
+        dtype, op = kwargs.get("dtype"), id(kwargs["op"])
+        if takes_more:
+            seen.setdefault(op, set()).add(dtype)
+        if dtype is None or dtype in stays[op]:
+            generated += 1
+            yield made
+    for op in part.op_list if takes_more else ():
+        extra = policy.included_dtypes(op.name, op.variant_test_name)
+        here = seen.get(id(op), set())
+        more = tuple(d for d in map(dtype_of, sorted(extra)) if d not in here)
+        if more and None not in here:
+            added = copy.copy(part)
+            added.op_list, added.opinfo_dtypes, added.allowed_dtypes = [op], more, None
+            generated += len(more)
+            yield from added._parametrize_test(test, generic_cls, device_cls)
+    if not generated:
+        why_empty.append(
+            f"none of the dtypes of its {len(part.op_list)} ops is supported by the device and its configs"
+        )
+
+
+def _any_one(
+    part: Any, policy: TestPolicy, test: Any, generic_cls: Any, device_cls: Any, why_empty: list[str]
+) -> Iterator[Any]:
+    generated = 0
+    for op in part.op_list:
+        one = copy.copy(part)
+        one.op_list = [op]
+        _pick_one(one, op, policy, device_cls)
+        for made in one._parametrize_test(test, generic_cls, device_cls):
+            generated += 1
+            yield made
+    if not generated:
+        why_empty.append(
+            f"none of the dtypes of its {len(part.op_list)} ops is supported by the device and its configs"
+        )
+
+
+@functools.cache
+def _every_dtype() -> dict[str, Any]:
+    return {dtype_name(d): d for d in vars(torch).values() if isinstance(d, torch.dtype)}
+
+
+def _stays(policy: TestPolicy, op: Any) -> frozenset[Any]:
+    """The dtype objects that stay for an op, of all that there are."""
+    every = _every_dtype()
+    return policy.once(op.name, op.variant_test_name, lambda names: frozenset(every[n] for n in names), every)
+
+
 def aten_name(op: Any) -> str:
     """The base name of the aten operator behind an OpInfo (``linalg_norm``, ``gelu``), as nearly as OpInfo tells."""
-    told = str(op.aten_name or op.name).removeprefix("_refs.")
+    return _aten(str(op.aten_name or op.name))
+
+
+@functools.cache
+def _aten(told: str) -> str:
+    told = told.removeprefix("_refs.")
     spellings = (told.replace(".", "_"), told.rpartition(".")[2])
     return next((name for name in spellings if hasattr(torch.ops.aten, name)), spellings[1])
 

@@ -62,6 +62,10 @@ class TestPolicy(Chain):
         )
 
     @cached_property
+    def tagged(self) -> bool:
+        return self.configs is not None and any(m.entry.tags for m in self.configs.matches(self.test))
+
+    @cached_property
     def _cpu_move(self) -> tuple[str, ...]:
         return self.configs.cpu_move(self.test) if self.configs is not None else ()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from selector.model import Mode, TestId
@@ -47,6 +47,9 @@ class VariantRecord:
         return f"{self.test.file}::{self.test.cls}::{self.variant}"
 
 
+Resolve = Callable[[str], VariantRecord]
+
+
 @dataclass(frozen=True, slots=True)
 class Emptied:
     """A test of which the capability sheet and the configs left no variant, and why."""
@@ -57,22 +60,34 @@ class Emptied:
 
 @dataclass(slots=True)
 class Registry:
-    """Records by generated class and method. A class is known by its object: names repeat between files."""
+    """Records by generated class and method. A class is known by its object: names repeat between files.
+
+    A file has tens of thousands of variants, of which a shard runs few: their records are made when they are asked for.
+    """
 
     _records: dict[tuple[type, str], VariantRecord] = field(default_factory=dict)
+    _deferred: dict[type, dict[str, Resolve]] = field(default_factory=dict)
     _emptied: dict[TestId, Emptied] = field(default_factory=dict)
 
     def add(self, cls: type, record: VariantRecord) -> None:
         self._records[cls, record.variant] = record
 
+    def defer(self, cls: type, methods: Iterable[str], resolve: Resolve) -> None:
+        """``resolve(method)`` makes the record of a method when it is asked for, once."""
+        self._deferred.setdefault(cls, {}).update(dict.fromkeys(methods, resolve))
+
     def own(self, cls: type, method: str) -> VariantRecord | None:
         """The record of a method of exactly this class."""
-        return self._records.get((cls, method))
+        found = self._records.get((cls, method))
+        if found is None and (waiting := self._deferred.get(cls)) and (resolve := waiting.pop(method, None)):
+            found = resolve(method)
+            self._records[cls, method] = found
+        return found
 
     def get(self, cls: type, method: str) -> VariantRecord | None:
         """The record of a method of a generated class, also when a subclass inherits it."""
         for base in cls.__mro__:
-            found = self._records.get((base, method))
+            found = self.own(base, method)
             if found is not None:
                 return found
         return None
@@ -85,7 +100,10 @@ class Registry:
         return tuple(self._emptied.values())
 
     def __iter__(self) -> Iterator[VariantRecord]:
+        for cls, waiting in list(self._deferred.items()):
+            for method in list(waiting):
+                self.own(cls, method)
         return iter(self._records.values())
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self._records) + sum(len(waiting) for waiting in self._deferred.values())

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
+from itertools import islice
 from typing import Any
 from unittest import SkipTest
 
@@ -39,20 +40,32 @@ def make_test_class(base: Any, device_type: str = "privateuse1") -> Any:
             policy = reuse.policy(test_id)
             if policy.has_selectors:
                 policy = reuse.policy(test_id, parametrize.facts(test, policy))
-            refused = _refused(cls, generic_cls, test, policy)
             why_empty: list[str] = []
-            before = set(vars(cls))
             cls._relay_policy, cls._relay_why_empty = policy, why_empty
+            size = len(vars(cls))
             try:
                 super().instantiate_test(name, _with_narrowed(test, policy, why_empty), generic_cls=generic_cls)
             finally:
                 cls._relay_policy = None
-            made = [attr for attr in vars(cls) if attr not in before and not attr.startswith("_relay")]
-            kept = sum(_settle(cls, attr, policy, reuse, refused) for attr in made)
-            if not kept:
+            made = list(islice(reversed(vars(cls)), len(vars(cls)) - size))[::-1]
+            if policy.limits_dtypes and not parametrize.understood(getattr(test, "parametrize_fn", None) or test):
+                made = [attr for attr in made if _dtypes_stay(cls, attr, policy)]
+            if not made:
                 reuse.registry.note_emptied(
-                    policy.test, "; ".join(why_empty) or "upstream generates no variant of it for this device"
+                    policy.test, "; ".join(why_empty) or "upstream, the device and its configs leave no variant of it"
                 )
+                return
+            settle = partial(_settle, cls, policy=policy, refused=_refused(cls, generic_cls, test, policy))
+            reuse.registry.defer(cls, made, settle)
+            if policy.tagged:  # pytest reads marks when it collects
+                for attr in made:
+                    reuse.registry.own(cls, attr)
+
+        def __init__(self, methodName: str = "runTest") -> None:
+            reuse = active()
+            if reuse is not None:
+                reuse.registry.get(type(self), methodName)  # binds its mode, if nobody asked for it before
+            super().__init__(methodName)
 
         @classmethod
         def _get_test_exclusions(cls, test_class_name: str) -> Any:
@@ -107,6 +120,8 @@ def _with_narrowed(test: Any, policy: TestPolicy, why_empty: list[str]) -> Any:
     if generate is None:
         return test
     narrowed = parametrize.narrow(generate, policy, why_empty)
+    if narrowed is generate:
+        return test
 
     @wraps(test)
     def same_test(*args: Any, **kwargs: Any) -> Any:
@@ -138,25 +153,33 @@ def _refused(cls: Any, generic_cls: Any, test: Any, policy: TestPolicy) -> str:
     return ""
 
 
-def _settle(cls: Any, attr: str, policy: TestPolicy, reuse: Reuse, refused: str) -> bool:
-    """Records a generated method and binds its mode to it; takes it away when its objects are filtered out."""
+def _dtypes_stay(cls: Any, attr: str, policy: TestPolicy) -> bool:
+    """Takes a variant away whose dtype came from a parametrizer we do not know (``@parametrize("dtype", ...)``)."""
+    defaults = getattr(vars(cls)[attr], "__defaults__", None)
+    kwargs = defaults[0] if defaults else None
+    if not isinstance(kwargs, dict) or ("dtype" not in kwargs and "dtypes" not in kwargs):
+        return True
+    op, op_variant, dtypes = parametrize.described(kwargs)
+    if all(policy.keeps_dtype(name, op, op_variant) for name in dtypes):
+        return True
+    delattr(cls, attr)
+    return False
+
+
+def _settle(cls: Any, attr: str, *, policy: TestPolicy, refused: str) -> VariantRecord:
+    """The record of a generated method, which is bound to its mode."""
     made = vars(cls)[attr]
     kwargs: Any = (getattr(made, "__defaults__", None) or ({},))[0]
-    op, op_variant, dtypes = parametrize.described(kwargs if isinstance(kwargs, dict) else {})
-    if not all(policy.keeps_dtype(name, op, op_variant) for name in dtypes):
-        delattr(cls, attr)  # a parametrizer we do not know, such as @parametrize("dtype", ...)
-        return False
-    record = policy.record(attr, op, op_variant, dtypes)
+    record = policy.record(attr, *parametrize.described(kwargs if isinstance(kwargs, dict) else {}))
     if refused and record.mode is not Mode.SKIP:
         record = replace(record, mode=Mode.SKIP, reason=refused, issue="")
     elif policy.bypasses and (limits := restrictions.limits(made)) and limits & policy.bypasses:
         record = replace(record, bypass=True)
-    reuse.registry.add(cls, record)
     bound_method = bound(made, record)
     if bound_method is not made:
         setattr(cls, attr, bound_method)
     mark(bound_method, record.tags)
-    return True
+    return record
 
 
 def mark(method: Any, tags: tuple[str, ...]) -> None:

@@ -5,13 +5,17 @@ The runtime (``relay.reuse``) and ``explain`` both ask here, with names taken fr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
 
 from selector.configs.capability import Capability
 from selector.configs.model import DtypeEdits, OpEdits
 from selector.configs.rules import ReuseConfigs
 from selector.model import TestId
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -22,7 +26,46 @@ class Chain:
     configs: ReuseConfigs | None
     capability: Capability | None
     _edits: dict[tuple[str | None, str], DtypeEdits] = field(default_factory=dict, repr=False, compare=False)
+    _made: dict[tuple[str | None, str], Any] = field(default_factory=dict, repr=False, compare=False)
     _ops: list[OpEdits | None] = field(default_factory=list, repr=False, compare=False)
+
+    @cached_property
+    def lists_ops(self) -> bool:
+        """Whether a config lists the ops of this test, so that the sheet is not asked."""
+        edits = self.op_edits
+        return edits is not None and (edits.supported is not None or bool(edits.include))
+
+    @cached_property
+    def limits_ops(self) -> bool:
+        """Whether any op can be left out."""
+        edits = self.op_edits
+        listed = edits is not None and (edits.supported is not None or bool(edits.exclude))
+        return listed or (self.capability is not None and not self.lists_ops)
+
+    @cached_property
+    def limits_dtypes(self) -> bool:
+        """Whether any dtype can be left out or added."""
+        if self.capability is not None:
+            return True
+        if self.configs is None:
+            return False
+        edits = self.configs.dtypes(self.test)
+        return edits != DtypeEdits() or self.configs.has_op_dtypes(self.test)
+
+    @cached_property
+    def dtypes_differ(self) -> bool:
+        """Whether the filter differs from op to op, or adds dtypes: then no one set of dtypes says it."""
+        if self.configs is None:
+            return False
+        return self.configs.has_op_dtypes(self.test) or bool(self.configs.dtypes(self.test).include)
+
+    def once(self, op: str, op_variant: str, make: Callable[[frozenset[str]], T], every: Iterable[str]) -> T:
+        """``make`` of the dtypes of ``every`` that stay for an op; made once for ops that are filtered alike."""
+        key = (op, op_variant) if self.configs is not None and self.configs.has_op_dtypes(self.test) else (None, "")
+        if key not in self._made:
+            self._made[key] = make(self.dtypes(every, *key))
+        found: T = self._made[key]
+        return found
 
     @property
     def op_edits(self) -> OpEdits | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from selector.model import Mode
@@ -91,6 +92,7 @@ class OpEdits:
         return self.supported is None or bool(self.supported & names) or bool(self.include & names)
 
 
+@lru_cache(maxsize=8192)
 def op_names(name: str, variant: str = "") -> frozenset[str]:
     """The spellings by which a config may name an OpInfo: ``nn.functional.gelu``, ``nn_functional_gelu``.
 

@@ -69,6 +69,7 @@ class ReuseConfigs:
         self.warnings = tuple(warnings)
         self._files: dict[str, list[tuple[Suite, FileEntry]]] = {}
         self._matches: dict[TestId, list[Match]] = {}
+        self._op_dtypes: dict[int, bool] = {}
         self._edited: dict[tuple[TestId, str], tuple[frozenset[str], frozenset[str]]] = {}
 
     # ------------------------------------------------------------------------------------------------------ questions
@@ -150,6 +151,16 @@ class ReuseConfigs:
             if own is not None:
                 supported = own if supported is None else supported & own
         return DtypeEdits(supported, *self._edits(test, _dtypes_of))
+
+    def has_op_dtypes(self, test: TestId) -> bool:
+        """Whether ``supported_ops`` lists dtypes for some op: then the dtype filter differs from op to op."""
+        suite = self._suite(test)
+        if suite is None or suite.globals.ops is None:
+            return False
+        key = id(suite)
+        if key not in self._op_dtypes:
+            self._op_dtypes[key] = any(item.dtypes for item in suite.globals.ops)
+        return self._op_dtypes[key]
 
     def ops(self, test: TestId) -> OpEdits:
         suite = self._suite(test)
