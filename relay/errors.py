@@ -7,6 +7,11 @@ in docs/errors.md; a test keeps the two in step.
 from __future__ import annotations
 
 
+def fault(exc: Exception) -> str:
+    """A fault of ours in words for everybody: its kind alone, the log has the rest."""
+    return f"{type(exc).__name__}, the relay's log says where"
+
+
 class RelayError(Exception):
     """Root of the relay's errors. ``status`` is the HTTP status it is answered with."""
 

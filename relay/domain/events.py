@@ -273,7 +273,7 @@ def _clean(text: str) -> str:
 def _number(parent: Mapping[str, Any], key: str, where: str) -> int:
     value = parent.get(key)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise _wrong(f"{where}.{key}", "a number", value)
+        raise _wrong(f"{where}.{key}", "a whole number", value)
     if not 0 < value <= MAX_NUMBER:
         raise BadRequest(f"{where}.{key}: {value} is not the number of a pull request", path=f"{where}.{key}")
     return value
@@ -298,7 +298,7 @@ def _sha(parent: Mapping[str, Any], key: str, where: str) -> str:
 
 def _wrong(path: str, wanted: str, value: object) -> BadRequest:
     names = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "nothing"}
-    got = names.get(type(value), "a number")
+    got = names.get(type(value), "a fraction" if isinstance(value, float) else "a number")
     return BadRequest(f"{path}: must be {wanted}, not {got}", "send the webhook body as GitHub made it", path=path)
 
 

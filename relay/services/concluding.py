@@ -7,9 +7,10 @@ from typing import Any
 
 import structlog
 from sqlalchemy import Connection, Engine, Row, select, update
+from sqlalchemy.exc import DBAPIError
 
 from relay.domain.check_output import inert, render
-from relay.errors import NotFound
+from relay.errors import NotFound, fault
 from relay.services import run_job
 from relay.services.sharding import add_base_shards
 from relay.settings import Settings
@@ -22,12 +23,24 @@ from selector.verify.serialise import to_map
 
 log = structlog.get_logger(__name__)
 
+MAX_TRIES = 5
 EMPTY_PLAN = RunPlan(Runtime(RuntimeKind.TESTS_ONLY, ""), (), ())
 
 
 def conclude(engine: Engine, settings: Settings, dispatch_id: str, now: float) -> None:
     """Takes a run in state ``verifying`` one step on: to ``confirming`` (failures run on the base) or to its verdict.
     Doing it twice has one effect: each step moves the state in the transaction that does the step."""
+    try:
+        _conclude(engine, settings, dispatch_id, now)
+    except (NotFound, DBAPIError):
+        raise
+    except Exception as exc:
+        # results are a stranger's: what breaks the verdict on them must still end the run
+        log.exception("verdict broke", dispatch=dispatch_id)
+        _broke(engine, settings, dispatch_id, fault(exc), now)
+
+
+def _conclude(engine: Engine, settings: Settings, dispatch_id: str, now: float) -> None:
     with reading(engine) as conn:
         run = _run(conn, dispatch_id)
         if run.state != "verifying":
@@ -48,9 +61,28 @@ def conclude(engine: Engine, settings: Settings, dispatch_id: str, now: float) -
         _close(conn, settings, run, verdict, now)
 
 
-def give_up(conn: Connection, settings: Settings, dispatch_id: str, *, code: str, error: str, now: float) -> None:
-    """Ends a run that could not even be planned: neutral, with the reason; never silently."""
-    sentence = f"Nothing was run: {error}"
+def _broke(engine: Engine, settings: Settings, dispatch_id: str, error: str, now: float) -> None:
+    """Counts a verdict that broke. The pump hands the run over again, and the last try ends it."""
+    with engine.begin() as conn:
+        broken = update(dispatch).where(dispatch.c.id == dispatch_id, dispatch.c.state == "verifying")
+        tries = conn.execute(broken.values(tries=dispatch.c.tries + 1, error=error).returning(dispatch.c.tries))
+        if (tries.scalar_one_or_none() or 0) >= MAX_TRIES:
+            error = f"the relay failed while it looked at the results: {error}"
+            give_up(conn, settings, dispatch_id, code="verify-failed", error=error, now=now, title="No verdict")
+
+
+def give_up(
+    conn: Connection,
+    settings: Settings,
+    dispatch_id: str,
+    *,
+    code: str,
+    error: str,
+    now: float,
+    title: str = "Nothing was run",
+) -> None:
+    """Ends a run that came to no plan or no verdict: neutral, with the reason; never silently."""
+    sentence = f"{title}: {error}"
     moved = conn.execute(
         update(dispatch)
         .where(dispatch.c.id == dispatch_id, dispatch.c.state.in_(("selecting", "running", "confirming", "verifying")))
@@ -73,7 +105,7 @@ def give_up(conn: Connection, settings: Settings, dispatch_id: str, *, code: str
             now,
             conclusion=Conclusion.NEUTRAL.value,
             results={"passed": 0, "failed": 0, "skipped": 0, "total": 0},
-            title="Nothing was run",
+            title=title,
             summary=inert(sentence, 2000),
             text=None,
         )
@@ -86,7 +118,7 @@ def _confirm(
         moved = conn.execute(
             update(dispatch)
             .where(dispatch.c.id == run.id, dispatch.c.state == "verifying")
-            .values(state="confirming", due_at=None)
+            .values(state="confirming", due_at=None, tries=0, error=None)
         )
         if moved.rowcount:
             add_base_shards(conn, settings, run, keys, whole, now)
@@ -100,6 +132,7 @@ def _close(conn: Connection, settings: Settings, run: Row[Any], verdict: Verdict
         .values(
             state="completed",
             due_at=None,
+            error=None,
             closed_at=now,
             conclusion=verdict.conclusion.value,
             code=verdict.code,

@@ -8,11 +8,12 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection, Engine, Row, func, select, update
 
+from relay.errors import BadRequest, LeaseLost, NotFound
 from relay.services import run_job
 from relay.settings import Settings
 from relay.store import results, shards
 from relay.store.db import reading
-from relay.store.schema import dispatch, shard
+from relay.store.schema import dispatch
 
 log = structlog.get_logger(__name__)
 
@@ -52,13 +53,13 @@ def beat(engine: Engine, settings: Settings, shard_id: str, token: str, now: flo
         row = shards.held(conn, shard_id, token)
         shards.extend(conn, shard_id, now=now, lease_s=settings.lease_s)
         state = conn.execute(select(dispatch.c.state).where(dispatch.c.id == row.dispatch_id)).scalar_one()
-    return {"expires_in_s": settings.lease_s, "cancel": state in ("superseded", "failed", "completed")}
+    return {"expires_in_s": settings.lease_s, "cancel": state in shards.OVER}
 
 
 def holder(engine: Engine, shard_id: str, token: str) -> Row[Any]:
     """The shard behind a lease token. LeaseLost."""
     with reading(engine) as conn:
-        return shards.held(conn, shard_id, token)
+        return shards.held(conn, shard_id, token, write=False)
 
 
 def compared_with(engine: Engine, shard: Row[Any]) -> str | None:
@@ -71,9 +72,14 @@ def compared_with(engine: Engine, shard: Row[Any]) -> str | None:
 def record(
     engine: Engine, settings: Settings, shard_id: str, token: str, lines: Sequence[dict[str, Any]], now: float
 ) -> dict[str, int]:
-    """Stores results under a lease, which they keep alive too. LeaseLost."""
+    """Stores results under a lease, which they keep alive too. LeaseLost; BadRequest for one of a test that the shard
+    does not have."""
     with engine.begin() as conn:
         row = shards.held(conn, shard_id, token)
+        tests = set(row.spec["tests"])
+        for number, line in enumerate(lines, 1):
+            if line["test"] not in tests:
+                raise BadRequest(f"result {number}: test: {line['test'][:200]} is not one of this shard's tests")
         new = results.record(conn, row, lines, now)
         shards.extend(conn, shard_id, now=now, lease_s=settings.lease_s)
     return {"accepted": new, "known": len(lines) - new}
@@ -92,6 +98,10 @@ def complete(
 ) -> None:
     """Ends a shard under its lease; the run's last one makes the verdict due. LeaseLost."""
     with engine.begin() as conn:
+        try:
+            shards.lock_run(conn, shard_id)
+        except NotFound as exc:
+            raise LeaseLost(exc.message, exc.hint) from exc
         row = shards.held(conn, shard_id, token)
         shards.finish(conn, shard_id, state=status, report=report, error=error, now=now)
         verify_when_all_ended(conn, row.dispatch_id, now)
@@ -100,29 +110,26 @@ def complete(
 
 def verify_when_all_ended(conn: Connection, dispatch_id: str, now: float) -> None:
     """A run whose shards have all ended is due for its verdict. Counted in the database, in the transaction that ends
-    the last shard, so that two shards ending at once make one verdict."""
+    the last shard and has locked the run (shards.lock_run): two shards ending at once make one verdict."""
     if shards.open_count(conn, dispatch_id):
         return
     conn.execute(
         update(dispatch)
         .where(dispatch.c.id == dispatch_id, dispatch.c.state.in_(("running", "confirming")))
-        .values(state="verifying", due_at=now, attempts=0, ran_at=func.coalesce(dispatch.c.ran_at, now))
+        .values(state="verifying", due_at=now, attempts=0, tries=0, ran_at=func.coalesce(dispatch.c.ran_at, now))
     )
 
 
 def reap(engine: Engine, settings: Settings, now: float) -> None:
     """Takes back the shards of workers whose heartbeats stopped."""
     with reading(engine) as conn:
-        lost = conn.execute(
-            select(shard.c.id).where(shard.c.state == "leased", shard.c.lease_until < now).limit(1)
-        ).first()
-    if lost is None:
-        return  # the usual case takes no write lock
-    with engine.begin() as conn:
-        again, given_up = shards.reap(conn, now)
-        for shard_id in given_up:
-            verify_when_all_ended(conn, shards.get(conn, shard_id).dispatch_id, now)
-    for shard_id in again:
-        log.warning("worker lost: shard queued again", shard=shard_id)
-    for shard_id in given_up:
-        log.error("shard given up", shard=shard_id)
+        lost = shards.lost(conn, now)
+    for shard_id in lost:  # usually none, and then no write lock is taken
+        with engine.begin() as conn:
+            state = shards.take_back(conn, shard_id, now)
+            if state == "failed":
+                verify_when_all_ended(conn, shards.get(conn, shard_id).dispatch_id, now)
+        if state == "queued":
+            log.warning("worker lost: shard queued again", shard=shard_id)
+        elif state == "failed":
+            log.error("worker lost: shard given up", shard=shard_id)

@@ -9,14 +9,16 @@ from typing import Any
 
 import structlog
 from sqlalchemy import Connection, Engine, Row, select
+from sqlalchemy.exc import DBAPIError
 
+from relay.domain.allowlist import Allowlist
 from relay.domain.check_output import inert
 from relay.domain.events import Event, PullRequestEvent, PushEvent, parse
 from relay.domain.policy import RouteDecision, route
-from relay.errors import AllowlistError, BadRequest, NotFound, SettingsError
+from relay.errors import BadRequest, NotFound, RelayError, fault
 from relay.services import allowlists, reporting, run_job
 from relay.settings import Settings
-from relay.store import deliveries, dispatches
+from relay.store import deliveries, dispatches, shards
 from relay.store.schema import job
 
 log = structlog.get_logger(__name__)
@@ -26,15 +28,23 @@ NO_RESULTS = {"passed": 0, "failed": 0, "skipped": 0, "total": 0}
 def route_delivery(engine: Engine, settings: Settings, delivery_id: str, now: float) -> None:
     """Routes a delivery in state ``received``, in one transaction. Doing it again, or twice at once, has one effect.
 
-    Raises AllowlistError or SettingsError while there is no usable allowlist (the delivery then stays due and says
-    why), NotFound for an id that was never claimed.
+    Raises AllowlistError or SettingsError while there is no usable allowlist, and whatever else breaks (the delivery
+    then stays due and says why), NotFound for an id that was never claimed.
     """
     try:
-        allowlist = allowlists.current(engine, settings, now)
-    except (AllowlistError, SettingsError) as exc:
-        with engine.begin() as conn:
-            deliveries.note(conn, delivery_id, code=exc.code, reason=str(exc))
+        _route(engine, settings, delivery_id, allowlists.current(engine, settings, now), now)
+    except (NotFound, DBAPIError):
         raise
+    except Exception as exc:
+        code, reason = "route-failed", f"the relay failed while it routed this: {fault(exc)}"
+        if isinstance(exc, RelayError):
+            code, reason = exc.code, str(exc)
+        with engine.begin() as conn:
+            deliveries.note(conn, delivery_id, code=code, reason=reason)
+        raise
+
+
+def _route(engine: Engine, settings: Settings, delivery_id: str, allowlist: Allowlist, now: float) -> None:
     with engine.begin() as conn:
         row = deliveries.lock(conn, delivery_id)
         if row is None:
@@ -119,11 +129,13 @@ def _facts(event: Event) -> dict[str, Any]:
 
 
 def _end_effects(conn: Connection, settings: Settings, decision: RouteDecision, now: float) -> None:
-    """A superseded dispatch that was not yet sent is not sent: it could cancel its successor downstream. A run on our
-    own workers that was announced is ended on the pull request too."""
+    """A superseded dispatch that was not yet sent is not sent: it could cancel its successor downstream. Of a run on
+    our own workers the shards that nobody has begun are ended (who has begun one hears of it by its next heartbeat),
+    and where it was announced it is ended on the pull request too."""
     run_id = decision.run
     assert run_id is not None
     dispatches.drop_unsent(conn, run_id, decision.reason)
+    shards.cancel(conn, run_id, reason=decision.reason, now=now)
     run = dispatches.get(conn, run_id)
     announced = conn.execute(select(job.c.id).where(job.c.dispatch_id == run_id).limit(1)).first()
     if run is not None and run.executor == "workers" and announced is not None:

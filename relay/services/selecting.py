@@ -16,8 +16,9 @@ from typing import Any
 
 import structlog
 from sqlalchemy import Connection, Engine, Row, select, update
+from sqlalchemy.exc import DBAPIError
 
-from relay.errors import RelayError
+from relay.errors import RelayError, fault
 from relay.mirror.git import GitTree
 from relay.queue.names import shard_queue
 from relay.services import concluding, run_job
@@ -26,6 +27,7 @@ from relay.services.sharding import head_specs
 from relay.services.upstream import mirror
 from relay.settings import Settings
 from relay.store import plans, shards, workers
+from relay.store.db import reading
 from relay.store.schema import dispatch
 from selector.discover.cache import DirectoryCache
 from selector.errors import SelectorError
@@ -41,27 +43,33 @@ NO_MERGE_BASE = (
     "upstream's known history does not say where the change left its base: the two commits are compared as they are, "
     "so other changes count as this one's"
 )
-MAX_ATTEMPTS = 5
+MAX_TRIES = 5
+"""Selections begun, not messages received: a run that waited long in the queue has not failed yet."""
 
 
 def select_dispatch(engine: Engine, settings: Settings, dispatch_id: str) -> None:
     """Selects for one dispatch in state ``selecting``. Doing it again, or twice at once, has one effect."""
     claim = secrets.token_hex(16)
-    run = _claim(engine, dispatch_id, claim)
+    run = _claim(engine, settings, dispatch_id, claim)
     if run is None:
         return
     try:
         with _kept(engine, dispatch_id, claim):
             _select(engine, settings, run, claim)
     except (RelayError, SelectorError) as exc:
-        _failed(engine, settings, run, claim, exc)
+        _failed(engine, settings, run, claim, str(exc))
+    except DBAPIError:
+        raise  # nothing can be written down now: the claim runs out, and the pump hands the run over again
+    except Exception as exc:
+        # a fault of ours, and perhaps one that a hostile change can cause: the run must end all the same
+        log.exception("selection broke", dispatch=run.id)
+        _failed(engine, settings, run, claim, f"the relay failed while it selected tests: {fault(exc)}")
     mirror(settings).tidy(time.time())
 
 
 def _select(engine: Engine, settings: Settings, run: Row[Any], claim: str) -> None:
     now = time.time()
-    with engine.begin() as conn:
-        run_job.ensure(conn, settings, run, now)
+    with reading(engine) as conn:
         alive = workers.alive(conn, run.device or settings.device, now)
         opdb = _opdb(conn, alive)
     if not alive and now - run.created_at < settings.worker_wait_s:
@@ -98,12 +106,13 @@ def _store(
 ) -> None:
     now = time.time()
     specs = head_specs(selection.plan, selection.change.head, device, run.device or settings.device)
+    begun = {"claim": None, "attempts": 0, "tries": 0, "error": None}
     state = {"state": "running", "due_at": None} if specs else {"state": "verifying", "due_at": now, "ran_at": now}
     with engine.begin() as conn:
         mine = conn.execute(
             update(dispatch)
             .where(dispatch.c.id == run.id, dispatch.c.state == "selecting", dispatch.c.claim == claim)
-            .values(claim=None, attempts=0, selected_at=now, compare_sha=selection.change.base, error=None, **state)
+            .values(selected_at=now, compare_sha=selection.change.base, **begun, **state)
         )
         if mine.rowcount != 1:
             log.info("selection dropped: the run went on without it", dispatch=run.id)
@@ -120,15 +129,23 @@ def _store(
     log.info("selected", dispatch=run.id, shards=len(specs), **selection.counts)
 
 
-def _claim(engine: Engine, dispatch_id: str, claim: str) -> Row[Any] | None:
+def _claim(engine: Engine, settings: Settings, dispatch_id: str, claim: str) -> Row[Any] | None:
+    """The run as it is now, claimed and counted as one more try; None where there is nothing to do."""
     now = time.time()
     with engine.begin() as conn:
-        row = conn.execute(select(dispatch).where(dispatch.c.id == dispatch_id)).one_or_none()
+        row = conn.execute(select(dispatch).where(dispatch.c.id == dispatch_id).with_for_update()).one_or_none()
         # the pump moved due_at on when it sent the message, so a claim is what says that somebody is at work
         if row is None or row.state != "selecting" or (row.claim is not None and (row.due_at or 0) > now):
             return None
-        conn.execute(update(dispatch).where(dispatch.c.id == dispatch_id).values(claim=claim, due_at=now + CLAIM_S))
-    return row
+        if row.tries >= MAX_TRIES:  # none of them came to its end, or the run would have ended with it
+            error = f"{row.tries} processes that selected its tests ended in the middle of it"
+            concluding.give_up(conn, settings, dispatch_id, code="select-failed", error=error, now=now)
+            return None
+        mine = {"claim": claim, "due_at": now + CLAIM_S, "tries": row.tries + 1}
+        conn.execute(update(dispatch).where(dispatch.c.id == dispatch_id).values(**mine))
+        # announced while the run is surely wanted: who supersedes it sees the job, and ends it too
+        run_job.ensure(conn, settings, row, now)
+        return conn.execute(select(dispatch).where(dispatch.c.id == dispatch_id)).one()
 
 
 @contextmanager
@@ -137,13 +154,16 @@ def _kept(engine: Engine, dispatch_id: str, claim: str) -> Iterator[None]:
     stop = threading.Event()
 
     def renew() -> None:
+        mine = update(dispatch).where(
+            dispatch.c.id == dispatch_id, dispatch.c.claim == claim, dispatch.c.state == "selecting"
+        )
         while not stop.wait(CLAIM_S / 3):
-            with engine.begin() as conn:
-                conn.execute(
-                    update(dispatch)
-                    .where(dispatch.c.id == dispatch_id, dispatch.c.claim == claim, dispatch.c.state == "selecting")
-                    .values(due_at=time.time() + CLAIM_S)
-                )
+            try:
+                with engine.begin() as conn:
+                    conn.execute(mine.values(due_at=time.time() + CLAIM_S))
+            except DBAPIError as exc:
+                # the next beat may still be in time; if not, another process selects and this one's work is dropped
+                log.warning("claim not renewed", dispatch=dispatch_id, error=str(exc.orig))
 
     thread = threading.Thread(target=renew, name="claim", daemon=True)
     thread.start()
@@ -159,23 +179,23 @@ def _wait_for_a_worker(engine: Engine, run: Row[Any], claim: str, now: float) ->
         conn.execute(
             update(dispatch)
             .where(dispatch.c.id == run.id, dispatch.c.claim == claim)
-            .values(claim=None, due_at=now + 0.5, attempts=0, error=f"waiting for a worker of {run.device}")
+            .values(claim=None, due_at=now + 0.5, attempts=0, tries=0, error=f"waiting for a worker of {run.device}")
         )
 
 
-def _failed(engine: Engine, settings: Settings, run: Row[Any], claim: str, exc: Exception) -> None:
+def _failed(engine: Engine, settings: Settings, run: Row[Any], claim: str, error: str) -> None:
     """Tries again a little later, and at last says on the pull request that nothing could be selected."""
     now = time.time()
-    log.warning("selection failed", dispatch=run.id, attempt=run.attempts, error=str(exc))
+    log.warning("selection failed", dispatch=run.id, attempt=run.tries, error=error)
+    again = now + settings.requeue_s * 2**run.tries if run.tries < MAX_TRIES else now
     with engine.begin() as conn:
-        if run.attempts < MAX_ATTEMPTS:
-            conn.execute(
-                update(dispatch)
-                .where(dispatch.c.id == run.id, dispatch.c.claim == claim)
-                .values(claim=None, due_at=now + settings.requeue_s * 2**run.attempts, error=str(exc))
-            )
-            return
-        concluding.give_up(conn, settings, run.id, code="select-failed", error=str(exc), now=now)
+        mine = conn.execute(
+            update(dispatch)
+            .where(dispatch.c.id == run.id, dispatch.c.state == "selecting", dispatch.c.claim == claim)
+            .values(claim=None, due_at=again, error=error)
+        )
+        if mine.rowcount and run.tries >= MAX_TRIES:
+            concluding.give_up(conn, settings, run.id, code="select-failed", error=error, now=now)
 
 
 def _opdb(conn: Connection, alive: Any) -> OpDatabase | None:

@@ -80,7 +80,8 @@ dispatch = Table(
     Column("state", String(16), nullable=False),
     Column("due_at", Float),
     Column("claim", String(32)),  # token of the process that selects now; due_at is when its claim ends
-    Column("attempts", Integer, nullable=False, default=0),
+    Column("attempts", Integer, nullable=False, default=0),  # hand-overs to the broker since it became due
+    Column("tries", Integer, nullable=False, default=0),  # selections begun, or verdicts that broke, in this state
     Column("created_at", Float, nullable=False),
     Column("compare_sha", String(40)),  # merge base of base_sha and head_sha: what the change is compared with
     Column("selected_at", Float),

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, select, update
 
 from relay.errors import Conflict, LeaseLost, NotFound
 from relay.store.ids import new_id
@@ -16,6 +16,8 @@ from relay.store.schema import dispatch, shard
 
 MAX_LEASES = 5
 """A shard whose worker was lost this often is given up: it takes its workers down."""
+OVER = ("completed", "superseded", "failed")
+"""States of a run whose shards nobody waits for."""
 
 
 def add(
@@ -48,17 +50,12 @@ def add(
 def lease(conn: Connection, shard_id: str, *, worker: str, now: float, lease_s: float) -> tuple[Row[Any], str]:
     """Takes the lease: the shard's row after it, and the token. NotFound; Conflict when it is done, held by a worker
     whose heartbeats still come, or its run no longer wants it."""
-    row = conn.execute(
-        select(shard, dispatch.c.state.label("run_state"), dispatch.c.author_trusted)
-        .join(dispatch, dispatch.c.id == shard.c.dispatch_id)
-        .where(shard.c.id == shard_id)
-    ).one_or_none()
-    if row is None:
-        raise NotFound(f"there is no shard {shard_id}", "ids come from the broker's message")
+    run_state = lock_run(conn, shard_id)
+    row = conn.execute(select(shard).where(shard.c.id == shard_id).with_for_update()).one()
     if row.state in ("done", "failed"):
         raise Conflict(f"shard {shard_id} is {row.state}", "nothing to do")
-    if row.run_state in ("completed", "superseded", "failed"):
-        raise Conflict(f"the run of shard {shard_id} is {row.run_state}", "nothing to do")
+    if run_state in OVER:
+        raise Conflict(f"the run of shard {shard_id} is {run_state}", "nothing to do")
     if row.state == "leased" and row.lease_until > now:
         raise Conflict(f"shard {shard_id} is leased by {row.worker}", "it is offered again if that worker is lost")
     token = secrets.token_urlsafe(32)
@@ -80,10 +77,24 @@ def lease(conn: Connection, shard_id: str, *, worker: str, now: float, lease_s: 
     return get(conn, shard_id), token
 
 
-def held(conn: Connection, shard_id: str, token: str) -> Row[Any]:
-    """The shard's row if ``token`` is its current lease. A lease that ran out but was not given away yet still holds:
-    the fence, not the clock, decides who may write. Raises LeaseLost."""
-    row = conn.execute(select(shard).where(shard.c.id == shard_id)).one_or_none()
+def lock_run(conn: Connection, shard_id: str) -> str:
+    """Locks the run of a shard until the transaction's end and returns its state. Whoever takes, ends or takes back a
+    shard comes by here first: two that end a run's last two shards at once must see each other. NotFound."""
+    of_shard = select(shard.c.dispatch_id).where(shard.c.id == shard_id)
+    run_id = conn.execute(of_shard).scalar_one_or_none()
+    if run_id is None:
+        raise NotFound(f"there is no shard {shard_id}", "ids come from the broker's message")
+    # not the strongest lock: inserting a result, which refers to the run, must not wait for it
+    query = select(dispatch.c.state).where(dispatch.c.id == run_id).with_for_update(key_share=True)
+    return str(conn.execute(query).scalar_one())
+
+
+def held(conn: Connection, shard_id: str, token: str, *, write: bool = True) -> Row[Any]:
+    """The shard's row if ``token`` is its current lease, locked for ``write`` so that the reaper cannot give it away
+    meanwhile. A lease that ran out but was not given away yet still holds: the fence, not the clock, decides who may
+    write. Raises LeaseLost."""
+    query = select(shard).where(shard.c.id == shard_id)
+    row = conn.execute(query.with_for_update() if write else query).one_or_none()
     if (
         row is None
         or row.state != "leased"
@@ -117,39 +128,41 @@ def finish(
     )
 
 
-def reap(conn: Connection, now: float) -> tuple[list[str], list[str]]:
-    """Ends leases whose heartbeats stopped. Returns the ids that are queued again and those that are given up."""
-    lost = conn.execute(
-        select(shard.c.id, shard.c.fence, shard.c.worker).where(shard.c.state == "leased", shard.c.lease_until < now)
-    ).all()
-    again, given_up = [], []
-    for row in lost:
-        if row.fence >= MAX_LEASES:
-            finish(
-                conn,
-                row.id,
-                state="failed",
-                report={},
-                error=f"{row.fence} workers were lost while they ran it; the last was {row.worker}",
-                now=now,
-            )
-            given_up.append(row.id)
-        else:
-            conn.execute(
-                update(shard)
-                .where(shard.c.id == row.id)
-                .values(state="queued", lease_token=None, lease_until=None, due_at=now, attempts=0)
-            )
-            again.append(row.id)
-    return again, given_up
+def lost(conn: Connection, now: float) -> list[str]:
+    """The ids of shards whose workers' heartbeats stopped."""
+    return list(conn.execute(select(shard.c.id).where(_lost(now)).order_by(shard.c.id)).scalars())
+
+
+def take_back(conn: Connection, shard_id: str, now: float) -> str | None:
+    """Ends the lease of a lost worker, which may have been heard of meanwhile (None). Returns the shard's state:
+    ``queued`` again, or ``failed`` when it took too many workers down or its run is over."""
+    run_state = lock_run(conn, shard_id)
+    row = conn.execute(select(shard).where(shard.c.id == shard_id, _lost(now)).with_for_update()).one_or_none()
+    if row is None:
+        return None
+    error = None
+    if run_state in OVER:
+        error = f"its worker {row.worker} was lost, and the run is {run_state}"
+    elif row.fence >= MAX_LEASES:
+        error = f"{row.fence} workers were lost while they ran it; the last was {row.worker}"
+    if error is not None:
+        finish(conn, shard_id, state="failed", report={}, error=error, now=now)
+        return "failed"
+    again = {"state": "queued", "lease_token": None, "lease_until": None, "due_at": now, "attempts": 0}
+    conn.execute(update(shard).where(shard.c.id == shard_id).values(**again))
+    return "queued"
+
+
+def _lost(now: float) -> ColumnElement[bool]:
+    return and_(shard.c.state == "leased", shard.c.lease_until < now)
 
 
 def cancel(conn: Connection, dispatch_id: str, *, reason: str, now: float) -> None:
-    """Ends every open shard of a run that nobody wants any more."""
+    """Ends the shards of a run that nobody wants any more and nobody has begun."""
     conn.execute(
         update(shard)
-        .where(shard.c.dispatch_id == dispatch_id, shard.c.state.in_(("queued", "leased")))
-        .values(state="failed", error=reason, finished_at=now, lease_token=None, lease_until=None, due_at=None)
+        .where(shard.c.dispatch_id == dispatch_id, shard.c.state == "queued")
+        .values(state="failed", error=reason, finished_at=now, due_at=None)
     )
 
 

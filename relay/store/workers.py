@@ -8,9 +8,10 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, select, update
 
 from relay.store.schema import opdb, worker
+from relay.store.upsert import insert_once
 
 ALIVE_S = 90.0
 """A worker says hello every 30 s; three missed and it counts as gone."""
@@ -20,9 +21,8 @@ def hello(conn: Connection, values: dict[str, Any], now: float) -> None:
     """Enrols a worker, or renews what is known of it."""
     row = {**values, "seen_at": now}
     name = row.pop("name")
-    changed = conn.execute(update(worker).where(worker.c.name == name).values(**row))
-    if changed.rowcount == 0:
-        conn.execute(insert(worker).values(name=name, **row))
+    if not insert_once(conn, worker, {"name": name, **row}):
+        conn.execute(update(worker).where(worker.c.name == name).values(**row))
 
 
 def alive(conn: Connection, device: str, now: float) -> Sequence[Row[Any]]:
@@ -43,8 +43,9 @@ def has_opdb(conn: Connection, torch: str, digest: str | None) -> bool:
 
 def store_opdb(conn: Connection, torch: str, body: bytes, now: float) -> None:
     """Keeps the op database (JSON) of a torch version; a newer export replaces the older one."""
-    conn.execute(delete(opdb).where(opdb.c.torch == torch))
-    conn.execute(insert(opdb).values(torch=torch, digest=opdb_digest(body), body=zlib.compress(body), stored_at=now))
+    row = {"digest": opdb_digest(body), "body": zlib.compress(body), "stored_at": now}
+    if not insert_once(conn, opdb, {"torch": torch, **row}):
+        conn.execute(update(opdb).where(opdb.c.torch == torch).values(**row))
 
 
 def load_opdb(conn: Connection, torch: str) -> dict[str, Any] | None:

@@ -1,13 +1,22 @@
-"""Reading a request's body within a limit."""
+"""Reading a request's body within a limit, and JSON that a database can hold."""
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
 from fastapi import Request
+from pydantic import BaseModel, ValidationError
 
 from relay.errors import BadRequest, BodyTooLarge
 
+Model = TypeVar("Model", bound=BaseModel)
+WEBHOOK_HINT = "send less, or raise max_body_bytes"
 
-async def read_body(request: Request, limit: int) -> bytes:
+
+async def read_body(request: Request, limit: int, hint: str = WEBHOOK_HINT) -> bytes:
     """The whole body. BodyTooLarge as soon as ``limit`` bytes are passed, before the rest is read; when Content-Length
     already says so, before anything is read."""
     declared = request.headers.get("content-length")
@@ -15,16 +24,51 @@ async def read_body(request: Request, limit: int) -> bytes:
         if not (declared.isascii() and declared.isdigit()):
             raise BadRequest(f"Content-Length is not a number: {declared[:40]!r}")
         if int(declared) > limit:
-            raise _too_large(limit)
+            raise _too_large(limit, hint)
     chunks: list[bytes] = []
     size = 0
     async for chunk in request.stream():
         size += len(chunk)
         if size > limit:
-            raise _too_large(limit)
+            raise _too_large(limit, hint)
         chunks.append(chunk)
     return b"".join(chunks)
 
 
-def _too_large(limit: int) -> BodyTooLarge:
-    return BodyTooLarge(f"the body is larger than {limit} bytes", "send less, or raise max_body_bytes", limit=limit)
+def body_of(model: type[Model], limit: int, hint: str) -> Callable[[Request], Awaitable[Model]]:
+    """A dependency: the body as a ``model``, at most ``limit`` bytes. BodyTooLarge, BadRequest naming the field."""
+
+    async def read(request: Request) -> Model:
+        return parse(model, await read_body(request, limit, "send less"), hint)
+
+    return read
+
+
+def parse(model: type[Model], raw: bytes, hint: str, where: str = "") -> Model:
+    """``raw`` as a ``model``; ``where`` stands before the field in an error. Text loses NUL and lone surrogates, which
+    JSON can spell and no database stores. BadRequest for all else: broken JSON, numbers that are not finite."""
+    try:
+        value = _plain(json.loads(raw))
+    except (ValueError, RecursionError) as exc:
+        raise BadRequest(f"{where}not JSON that can be read: {str(exc)[:200]}", hint) from exc
+    try:
+        return model.model_validate(value)
+    except ValidationError as exc:
+        errors = [{"path": ".".join(str(p) for p in e["loc"]) or "body", "problem": e["msg"]} for e in exc.errors()]
+        raise BadRequest(f"{where}{errors[0]['path']}: {errors[0]['problem']}", hint, errors=errors[:20]) from exc
+
+
+def _plain(value: Any, path: str = "") -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{path or 'body'} is not a finite number")
+    if isinstance(value, list):
+        return [_plain(item, f"{path}[{index}]") for index, item in enumerate(value)]
+    if isinstance(value, dict):
+        return {_plain(key): _plain(item, f"{path}.{key}"[-100:] if path else key[:100]) for key, item in value.items()}
+    return value
+
+
+def _too_large(limit: int, hint: str) -> BodyTooLarge:
+    return BodyTooLarge(f"the body is larger than {limit} bytes", hint, limit=limit)

@@ -12,6 +12,8 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -53,6 +55,8 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(ClientDisconnect, _gone)
+    for unreachable in (OperationalError, InterfaceError, PoolTimeout):
+        app.add_exception_handler(unreachable, _no_database)
     app.add_exception_handler(Exception, _unexpected)
 
 
@@ -95,6 +99,13 @@ async def _http(request: Request, exc: Exception) -> JSONResponse:
 async def _gone(_: Request, __: Exception) -> JSONResponse:
     # nobody is there to read it; the server only wants to be told that the request is over
     return problem(400, "bad-request", "the client went away in the middle of the body")
+
+
+async def _no_database(request: Request, exc: Exception) -> JSONResponse:
+    """Busy, away or read-only for a while: whoever asked is to come again."""
+    reason = str(exc.orig) if isinstance(exc, DBAPIError) else str(exc)
+    log.error("database does not answer", method=request.method, path=request.url.path, error=reason)
+    return await _relay_error(request, Unavailable("the database does not answer", "try again a little later"))
 
 
 async def _unexpected(request: Request, exc: Exception) -> JSONResponse:

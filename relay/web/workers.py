@@ -10,19 +10,23 @@ from typing import Annotated, Any, Literal
 from anyio import to_thread
 from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from sqlalchemy import Engine
 
-from relay.errors import BadRequest, BodyTooLarge, Forbidden, Unauthorized
+from relay.errors import BadRequest, Forbidden, Unauthorized
 from relay.services import leasing
 from relay.services.upstream import mirror
 from relay.store import workers
+from relay.web.body import body_of, parse, read_body
 from selector.errors import SelectorError
 from selector.model import Mode, Outcome, TestId
 from selector.opdb import from_json
 
 router = APIRouter(prefix="/worker")
 MAX_RESULTS_BYTES = 8 * 1024 * 1024
+MAX_REPORT_BYTES = 8 * 1024 * 1024
+MAX_HELLO_BYTES = 256 * 1024
+SHAPES = "docs/worker-api.md shows what each call takes"
 MAX_OPDB_BYTES = 32 * 1024 * 1024
 BASE_FOLDER = ".base"
 NOT_SENT = ("test/cpp", "test/dynamo_expected_failures", "test/dynamo_skips")
@@ -49,15 +53,15 @@ class ResultLine(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     test: str = Field(max_length=1024)
-    variant: str = Field(max_length=512)
+    variant: str = Field(min_length=1, max_length=512)
     op: str | None = Field(None, max_length=128)
     dtype: str | None = Field(None, max_length=32)
     mode: Mode = Mode.MANDATORY_SUCCESS
     outcome: Outcome
     reason: str | None = Field(None, max_length=4096)
     seconds: float = Field(ge=0, le=86400)
-    kernels: int | None = Field(None, ge=0)
-    modelled_us: float | None = Field(None, ge=0)
+    kernels: int | None = Field(None, ge=0, le=2**53)
+    modelled_us: float | None = Field(None, ge=0, le=1e15)
     message: str | None = Field(None, max_length=8192)
     log_tail: str | None = Field(None, max_length=16384)
 
@@ -96,7 +100,7 @@ Key = Depends(_worker_key)
 
 
 @router.post("/hello", dependencies=[Key])
-def hello(body: Hello, request: Request) -> dict[str, Any]:
+def hello(body: Annotated[Hello, Depends(body_of(Hello, MAX_HELLO_BYTES, SHAPES))], request: Request) -> dict[str, Any]:
     state = request.app.state
     values = body.model_dump()
     digest = values.pop("opdb_digest")
@@ -108,7 +112,9 @@ def hello(body: Hello, request: Request) -> dict[str, Any]:
 
 @router.put("/opdb/{torch}", dependencies=[Key], status_code=204)
 async def put_opdb(torch: str, request: Request) -> Response:
-    body = await _body(request, MAX_OPDB_BYTES)
+    if not 0 < len(torch) <= 64:
+        raise BadRequest(f"torch: {len(torch)} characters, a version has at most 64", SHAPES)
+    body = await read_body(request, MAX_OPDB_BYTES, "leave out what is not in docs/worker-api.md")
     try:
         from_json(body)
     except SelectorError as exc:
@@ -118,7 +124,9 @@ async def put_opdb(torch: str, request: Request) -> Response:
 
 
 @router.post("/shards/{shard_id}/lease", dependencies=[Key])
-def lease(shard_id: str, body: Take, request: Request) -> dict[str, Any]:
+def lease(
+    shard_id: str, body: Annotated[Take, Depends(body_of(Take, MAX_HELLO_BYTES, SHAPES))], request: Request
+) -> dict[str, Any]:
     state = request.app.state
     return leasing.take(state.engine, state.settings, shard_id, body.worker, time.time())
 
@@ -152,24 +160,26 @@ def tree(shard_id: str, token: Token, request: Request) -> Response:
 @router.post("/leases/{shard_id}/results")
 async def results(shard_id: str, token: Token, request: Request) -> dict[str, int]:
     state = request.app.state
-    body = await _body(request, MAX_RESULTS_BYTES)
-    lines = []
-    for number, raw in enumerate(body.splitlines(), 1):
-        if not raw.strip():
-            continue
-        try:
-            lines.append(ResultLine.model_validate_json(raw).model_dump(mode="json"))
-        except ValidationError as exc:
-            first = exc.errors()[0]
-            where = ".".join(str(p) for p in first["loc"]) or "the line"
-            raise BadRequest(f"line {number}: {where}: {first['msg']}", "docs/worker-api.md shows a result") from exc
-    return await to_thread.run_sync(
-        lambda: leasing.record(state.engine, state.settings, shard_id, token, lines, time.time())
-    )
+    body = await read_body(request, MAX_RESULTS_BYTES, "send fewer lines at a time")
+
+    def store() -> dict[str, int]:
+        lines = [
+            parse(ResultLine, raw, "docs/worker-api.md shows a result", f"line {number}: ").model_dump(mode="json")
+            for number, raw in enumerate(body.splitlines(), 1)
+            if raw.strip()
+        ]
+        return leasing.record(state.engine, state.settings, shard_id, token, lines, time.time())
+
+    return await to_thread.run_sync(store)
 
 
 @router.post("/leases/{shard_id}/complete")
-def complete(shard_id: str, body: Complete, token: Token, request: Request) -> dict[str, bool]:
+def complete(
+    shard_id: str,
+    body: Annotated[Complete, Depends(body_of(Complete, MAX_REPORT_BYTES, SHAPES))],
+    token: Token,
+    request: Request,
+) -> dict[str, bool]:
     state = request.app.state
     leasing.complete(
         state.engine,
@@ -187,13 +197,3 @@ def complete(shard_id: str, body: Complete, token: Token, request: Request) -> d
 def _store_opdb(engine: Engine, torch: str, body: bytes) -> None:
     with engine.begin() as conn:
         workers.store_opdb(conn, torch, body, time.time())
-
-
-async def _body(request: Request, limit: int) -> bytes:
-    chunks, size = [], 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > limit:
-            raise BodyTooLarge(f"the body is over {limit} bytes", "send fewer lines at a time")
-        chunks.append(chunk)
-    return b"".join(chunks)

@@ -7,13 +7,14 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from factories import shard_spec
 from sqlalchemy import func, insert, select, update
 
 from relay.errors import AllowlistError, NotFound, SettingsError
 from relay.services import allowlists, routing
 from relay.settings import Settings
-from relay.store import deliveries
-from relay.store.schema import allowlist_version, delivery, dispatch, job, outbox
+from relay.store import deliveries, shards
+from relay.store.schema import allowlist_version, delivery, dispatch, job, outbox, shard
 
 LIST = """
 L1:
@@ -176,7 +177,21 @@ def test_deliveries_routed_in_the_wrong_order_end_as_in_the_right_one(engine, se
 
 def test_closing_stops_our_workers_and_tells_the_others(engine, settings, deliver):
     routing.route_delivery(engine, settings, deliver("d1"), 101.0)
+    asked = of(engine, "d1", "torch-spyre/torch-spyre").id
+    with engine.begin() as conn:
+        ids = shards.add(
+            conn,
+            dispatch_id=asked,
+            side="head",
+            queue="shards.spyre",
+            specs=[shard_spec("test/a.py::A::t")] * 2,
+            now=1.0,
+        )
+        shards.lease(conn, ids[0], worker="w", now=150.0, lease_s=99.0)
     routing.route_delivery(engine, settings, deliver("d2", "pull_request_closed", 200.0), 201.0)
+    begun, waiting = all_of(engine, shard)
+    assert begun.state == "leased", "its worker hears of it by its next heartbeat"
+    assert (waiting.state, waiting.due_at) == ("failed", None), "or the pump would offer it for ever"
     ours = of(engine, "d1", "torch-spyre/torch-spyre")
     assert (ours.state, ours.code, ours.conclusion) == ("superseded", "pull-request-closed", "cancelled")
     assert of(engine, "d2", "org/two").action == "closed"
@@ -210,6 +225,24 @@ def test_a_stored_body_that_cannot_be_read_ends_with_the_reason(engine, settings
 def test_an_unknown_delivery(engine, settings):
     with pytest.raises(NotFound, match="no delivery nope"):
         routing.route_delivery(engine, settings, "nope", 1.0)
+
+
+def test_a_delivery_that_breaks_the_routing_stays_due_and_says_so(engine, settings, deliver, monkeypatch):
+    deliver("d")
+
+    def broken(*_):
+        raise KeyError("x")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(routing, "route", broken)
+        with pytest.raises(KeyError):
+            routing.route_delivery(engine, settings, "d", 101.0)
+    (row,) = all_of(engine, delivery)
+    assert (row.state, row.code, row.due_at) == ("received", "route-failed", 100.0)
+    assert row.reason == "the relay failed while it routed this: KeyError, the relay's log says where"
+    routing.route_delivery(engine, settings, "d", 102.0)
+    (row,) = all_of(engine, delivery)
+    assert (row.state, row.code) == ("routed", "routed"), "nothing is lost: the mended relay routes it"
 
 
 def test_without_a_usable_allowlist_a_delivery_waits_and_says_why(engine, settings, deliver):

@@ -153,6 +153,29 @@ def test_a_superseded_run_cancels_its_worker(engine, settings, run_id):
     assert leasing.beat(engine, settings, shard_id, token, 101.0)["cancel"] is True
 
 
+def test_a_lost_worker_of_a_superseded_run_leaves_no_shard_behind(engine, settings, run_id):
+    (shard_id,) = add(engine, run_id)
+    leasing.take(engine, settings, shard_id, "w1", 100.0)
+    with engine.begin() as conn:
+        conn.execute(dispatch.update().values(state="superseded"))
+    leasing.reap(engine, settings, 100.0 + settings.lease_s + 1)
+    found = row(engine, shard, shard_id)
+    assert (found.state, found.due_at) == ("failed", None), "or the pump would offer it for ever"
+    assert row(engine, dispatch, run_id).state == "superseded"
+
+
+def test_a_worker_that_is_heard_of_at_the_last_moment_keeps_its_lease(engine, settings, run_id):
+    (shard_id,) = add(engine, run_id)
+    token = leasing.take(engine, settings, shard_id, "w1", 100.0)["token"]
+    late = 100.0 + settings.lease_s + 1
+    with reading(engine) as conn:
+        assert shards.lost(conn, late) == [shard_id]
+    leasing.beat(engine, settings, shard_id, token, late)  # between the reaper's look and its deed
+    with engine.begin() as conn:
+        assert shards.take_back(conn, shard_id, late) is None
+    assert leasing.beat(engine, settings, shard_id, token, late + 1)["cancel"] is False
+
+
 def test_an_unknown_shard_is_said(engine, settings):
     with pytest.raises(NotFound, match="no shard nope"):
         leasing.take(engine, settings, "nope", "w1", 100.0)

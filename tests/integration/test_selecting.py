@@ -117,7 +117,7 @@ def test_a_run_waits_for_a_worker_and_says_so(engine, settings, run_id):
 
 def test_without_any_worker_the_run_ends_neutral_with_the_reason(engine, settings, run_id):
     with engine.begin() as conn:
-        conn.execute(update(dispatch).values(created_at=time.time() - settings.worker_wait_s - 1, attempts=99))
+        conn.execute(update(dispatch).values(created_at=time.time() - settings.worker_wait_s - 1, tries=4))
     selecting.select_dispatch(engine, settings, run_id)
     run = run_of(engine, run_id)
     assert (run.state, run.conclusion, run.due_at) == ("failed", "neutral", None)
@@ -133,7 +133,7 @@ def test_an_upstream_that_is_gone_is_tried_again_and_then_told(engine, settings,
     while run_of(engine, run_id).state == "selecting":
         selecting.select_dispatch(engine, lost, run_id)
         tries += 1
-        assert tries <= selecting.MAX_ATTEMPTS + 2
+        assert tries <= selecting.MAX_TRIES + 2
         run = run_of(engine, run_id)
         if run.state == "selecting":
             assert run.due_at > time.time(), "it backs off"
@@ -143,6 +143,63 @@ def test_an_upstream_that_is_gone_is_tried_again_and_then_told(engine, settings,
     assert tries > 2
     assert (run.state, run.conclusion, run.code) == ("failed", "neutral", "select-failed")
     assert run.summary.startswith("Nothing was run: ")
+
+
+def test_a_run_that_waited_long_in_the_queue_has_its_tries_before_it(engine, settings, run_id, tmp_path):
+    greet(engine)
+    with engine.begin() as conn:
+        conn.execute(update(dispatch).values(attempts=9))  # handed over nine times while another run was selected
+    lost = settings.model_copy(update={"upstream_url": str(tmp_path / "no-such-repository")})
+    selecting.select_dispatch(engine, lost, run_id)
+    assert run_of(engine, run_id).state == "selecting", "the first failure is not the last try"
+
+
+def test_a_change_that_breaks_the_selector_ends_its_run_all_the_same(engine, settings, run_id, monkeypatch):
+    greet(engine)
+
+    def broken(request):
+        raise KeyError("secret/path/on/this/machine")
+
+    monkeypatch.setattr(selecting, "run_selector", broken)
+    for _ in range(selecting.MAX_TRIES):
+        assert run_of(engine, run_id).state == "selecting"
+        selecting.select_dispatch(engine, settings, run_id)
+    run = run_of(engine, run_id)
+    assert (run.state, run.conclusion, run.code, run.due_at) == ("failed", "neutral", "select-failed", None)
+    assert run.summary == (
+        "Nothing was run: the relay failed while it selected tests: KeyError, the relay's log says where"
+    )
+
+
+def test_a_run_that_kills_every_process_that_selects_it_is_given_up(engine, settings, run_id):
+    greet(engine)
+    for _ in range(selecting.MAX_TRIES):
+        # claimed, and then the process is gone: the claim runs out and the pump takes it away
+        assert selecting._claim(engine, settings, run_id, "c") is not None
+        with engine.begin() as conn:
+            due.take(conn, time.time() + selecting.CLAIM_S + 1, 1.0)
+    selecting.select_dispatch(engine, settings, run_id)
+    run = run_of(engine, run_id)
+    assert (run.state, run.conclusion) == ("failed", "neutral")
+    assert "5 processes that selected its tests ended in the middle of it" in run.summary
+
+
+def test_results_that_break_the_verdict_end_the_run_all_the_same(engine, settings, run_id, monkeypatch):
+    with engine.begin() as conn:
+        conn.execute(update(dispatch).values(state="verifying", due_at=1.0))
+
+    def broken(*_):
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr(concluding, "verify", broken)
+    for _ in range(concluding.MAX_TRIES):
+        assert run_of(engine, run_id).state == "verifying"
+        concluding.conclude(engine, settings, run_id, time.time())
+    run = run_of(engine, run_id)
+    assert (run.state, run.conclusion, run.code) == ("failed", "neutral", "verify-failed")
+    assert run.summary.startswith("No verdict: the relay failed while it looked at the results: RecursionError")
+    with reading(engine) as conn:
+        assert conn.execute(select(job.c.status, job.c.conclusion)).one() == ("completed", "neutral")
 
 
 def test_a_config_that_broke_meanwhile_names_its_place(engine, settings, run_id, tmp_path):

@@ -120,7 +120,8 @@ def test_what_is_wanted(event, action, repo, detail, code):
     [
         ("pull_request", "text", "pull_request: must be an object, not a string"),
         ("pull_request", None, "pull_request: must be an object, not nothing"),
-        ("pull_request.number", "5", "pull_request.number: must be a number, not a string"),
+        ("pull_request.number", "5", "pull_request.number: must be a whole number, not a string"),
+        ("pull_request.number", 1.5, "pull_request.number: must be a whole number, not a fraction"),
         ("pull_request.number", True, "pull_request.number: must be a number, not true or false"),
         ("pull_request.number", -1, "pull_request.number: -1 is not the number"),
         ("pull_request.number", 10**30, "pull_request.number: 1000"),

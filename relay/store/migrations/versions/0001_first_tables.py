@@ -94,6 +94,7 @@ def upgrade() -> None:
         sa.Column("due_at", sa.Float(), nullable=True),
         sa.Column("claim", sa.String(length=32), nullable=True),
         sa.Column("attempts", sa.Integer(), nullable=False),
+        sa.Column("tries", sa.Integer(), nullable=False),
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.Column("compare_sha", sa.String(length=40), nullable=True),
         sa.Column("selected_at", sa.Float(), nullable=True),
