@@ -122,7 +122,7 @@ def test_what_is_wanted(event, action, repo, detail, code):
         ("pull_request", None, "pull_request: must be an object, not nothing"),
         ("pull_request.number", "5", "pull_request.number: must be a whole number, not a string"),
         ("pull_request.number", 1.5, "pull_request.number: must be a whole number, not a fraction"),
-        ("pull_request.number", True, "pull_request.number: must be a number, not true or false"),
+        ("pull_request.number", True, "pull_request.number: must be a whole number, not true or false"),
         ("pull_request.number", -1, "pull_request.number: -1 is not the number"),
         ("pull_request.number", 10**30, "pull_request.number: 1000"),
         ("pull_request.title", 3, "pull_request.title: must be a string, not a number"),
