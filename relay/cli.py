@@ -64,11 +64,14 @@ def select(
     opdb: Annotated[Path | None, typer.Option(help="Op database from python -m relay.worker.opdb.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Print every decision with its reason.")] = False,
+    cache: Annotated[Path | None, typer.Option(help="Folder that keeps parsed files between runs.")] = None,
 ) -> None:
     """Which upstream tests matter for this change and this device, and why."""
     from relay import cli_select
 
-    raise typer.Exit(cli_select.run(upstream, base, head, configs, opdb, as_json=as_json, explain=explain))
+    raise typer.Exit(
+        cli_select.run(upstream, base, head, configs, opdb, as_json=as_json, explain=explain, cache=cache)
+    )
 
 
 @app.command()
@@ -82,6 +85,28 @@ def inventory(
     from relay import cli_inventory
 
     raise typer.Exit(cli_inventory.run(folder, rev, cache, as_json=as_json))
+
+
+@app.command("run")
+def run_tests(
+    tests: Annotated[list[str], typer.Argument(help="test/test_x.py, test/test_x.py::TestX or ...::test_a.")],
+    tree: Annotated[Path, typer.Option(help="Upstream's root.")] = Path(),
+    configs: Annotated[Path, typer.Option(help="The device's folder.")] = Path("test_configs/spyre"),
+    tags: Annotated[str, typer.Option(help='Tag expression: "model__x and not slow".')] = "",
+    timeout: Annotated[float, typer.Option(help="Seconds a variant may take.")] = 60.0,
+    out: Annotated[Path | None, typer.Option(help="Write results as JSON lines.")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML.")] = None,
+    ctrf: Annotated[Path | None, typer.Option(help="Write a CTRF report.")] = None,
+) -> None:
+    """Run upstream's tests under a device's configs here, without a relay. 0 passed, 1 failed, 2 config, 3 broken."""
+    from relay import cli_run
+
+    wanted = cli_run.Wanted(tests, tree, configs, tags, timeout, out, junit, ctrf)
+    try:
+        raise typer.Exit(cli_run.run(wanted))
+    except cli_run.RunFailed as exc:
+        typer.echo(f"relay: {exc.message}", err=True)
+        raise typer.Exit(3) from exc
 
 
 @config_app.command("lint")

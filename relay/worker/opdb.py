@@ -10,22 +10,6 @@ from typing import Any
 from selector.model import OpDatabase, OpEntry
 from selector.opdb import to_json
 
-LISTS = (
-    "op_db",
-    "unary_ufuncs",
-    "binary_ufuncs",
-    "reduction_ops",
-    "shape_funcs",
-    "spectral_funcs",
-    "sparse_unary_ufuncs",
-    "foreach_unary_op_db",
-    "foreach_binary_op_db",
-    "foreach_reduce_op_db",
-    "foreach_other_op_db",
-    "python_ref_db",
-)
-"""Names by which upstream's files import lists of OpInfos; one that a torch does not have is left out."""
-
 
 def export() -> OpDatabase:
     """The op database of the torch that this process imports."""
@@ -35,9 +19,16 @@ def export() -> OpDatabase:
 
     lists: dict[int, list[str]] = {}
     infos: dict[int, Any] = {}
-    for name in LISTS:
-        for info in getattr(database, name, ()):
-            lists.setdefault(id(info), []).append(name)
+    # every list of OpInfos by which upstream's files may import them
+    for name, value in sorted(vars(database).items()):
+        if not isinstance(value, (list, tuple)) or len(value) < 2:
+            continue  # a loop left its variable behind
+        if not all(isinstance(info, database.OpInfo) for info in value):
+            continue
+        for info in value:
+            known = lists.setdefault(id(info), [])
+            if name not in known:
+                known.append(name)
             infos[id(info)] = info
     ops = sorted((_entry(info, lists[key]) for key, info in infos.items()), key=lambda op: (op.name, op.variant))
     return OpDatabase(torch.__version__.split("+")[0], tuple(ops), tuple(sorted({info.name for info in module_db})))

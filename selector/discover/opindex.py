@@ -16,8 +16,18 @@ _AFFIXES = re.compile(
     r"^_+|(_backward|_double_backward|_forward|_out|_outf|_stub|_kernel|_impl|_template|_meta|_cpu|_cuda|_mps|_xpu"
     r"|_sparse|_sparse_csr|_nested|_quantized|_mkldnn|_symint|_copy_out|_functional|_default|_dispatch|_)+$"
 )
-_UNIONS = {"ops_and_refs": ("op_db", "python_ref_db")}
-"""lists that upstream makes of two others"""
+_UNIONS = {
+    "ops_and_refs": ("op_db", "python_ref_db"),
+    "binary_ufuncs_and_refs": ("binary_ufuncs",),
+    "sparse_csr_unary_ufuncs": ("unary_ufuncs",),
+    "sparse_reduction_ops": ("reduction_ops",),
+    "sparse_masked_reduction_ops": ("reduction_ops",),
+    "reference_filtered_ops": ("reduction_ops",),
+    "reference_masked_ops": ("reduction_ops",),
+    "njt_op_db": ("op_db",),
+    "foreach_pointwise_op_db": ("foreach_other_op_db",),
+}
+"""lists that upstream makes of others, or has made in some release: each holds at most what those hold"""
 _CROWD = 300
 """tests that call an op by name beyond which the call says little about each of them"""
 
@@ -51,10 +61,13 @@ class OpIndex:
         self._words: dict[str, set[str]] = defaultdict(set)
         self._lists: dict[OpEntry, frozenset[str]] = {}
         self._refs: dict[str, set[str]] = defaultdict(set)
-        for entry in database.ops if database is not None else ():
+        entries = database.ops if database is not None else ()
+        exported = frozenset(name for entry in entries for name in entry.lists)
+        if database is not None:
+            self.lists = exported | {union for union, parts in _UNIONS.items() if exported & set(parts)}
+        for entry in entries:
             lists = frozenset(entry.lists)
-            lists |= {union for union, parts in _UNIONS.items() if lists & set(parts)}
-            self.lists |= lists
+            lists |= {union for union, parts in _UNIONS.items() if union not in exported and lists & set(parts)}
             self._lists[entry] = lists
             self.by_name[entry.name].append(entry)
             last = entry.name.removeprefix(REFS).rpartition(".")[2]

@@ -242,12 +242,13 @@ class _File:
     # ------------------------------------------------------------------------------------------------------ classes
 
     def class_record(self, name: str, cls: ast.ClassDef) -> ClassRecord:
-        decorators = tuple(self.decorator(d) for d in cls.decorator_list)
+        decorators = tuple(self.decorator(d, self.scope) for d in cls.decorator_list)
+        scope = self.class_scope(cls)
         hardware = ""
         tests: dict[str, MethodRecord] = {}
         for statement in cls.body:
             if isinstance(statement, Function) and statement.name.startswith("test"):
-                tests[statement.name] = self.test(statement)
+                tests[statement.name] = self.test(statement, scope)
             elif isinstance(statement, ast.Assign) and literals.dotted(statement.targets[0]) == "hw_classification":
                 hardware = literals.dotted(statement.value).rpartition(".")[2] or UNKNOWN
         parametrized = name in self.parametrized or any(d.name == _PARAMETRIZED for d in decorators)
@@ -255,7 +256,17 @@ class _File:
         made = tuple(self.instantiated.get(name, ()))
         return ClassRecord(name, cls.lineno, bases, decorators, tuple(tests.values()), made, parametrized, hardware)
 
-    def test(self, node: Function) -> MethodRecord:
+    def class_scope(self, cls: ast.ClassDef) -> literals.Scope:
+        """The module's names, and those that the class gives a value once (an op list made for its tests)."""
+        own: dict[str, list[ast.expr]] = defaultdict(list)
+        for statement in cls.body:
+            if isinstance(statement, ast.Assign):
+                for target in statement.targets:
+                    if isinstance(target, ast.Name):
+                        own[target.id].append(statement.value)
+        return {**self.scope, **{name: values[0] for name, values in own.items() if len(values) == 1}}
+
+    def test(self, node: Function, scope: literals.Scope) -> MethodRecord:
         ops: DbUse | None = None
         modules: DbUse | None = None
         dtypes: tuple[str, ...] | None = None
@@ -265,33 +276,33 @@ class _File:
                 continue
             name = literals.dotted(decorator.func).rpartition(".")[2]
             if name in ("ops", "modules", "optims"):
-                use = literals.database_use(decorator, self.scope)
+                use = literals.database_use(decorator, scope)
                 if name == "ops":
                     ops = use
                 else:
                     modules = use
             elif name == "dtypes":
-                dtypes = literals.dtype_names(decorator.args, self.scope)
+                dtypes = literals.dtype_names(decorator.args, scope)
             elif name in ("parametrize", "subtest"):
                 factor = min(factor * _choices(decorator), _MAX_FACTOR)
-            elif isinstance(decorator.func, ast.Name) and decorator.func.id in self.scope:
+            elif isinstance(decorator.func, ast.Name) and decorator.func.id in scope:
                 # an alias made by functools.partial(ops, ...)
-                bound = self.scope[decorator.func.id]
+                bound = scope[decorator.func.id]
                 if isinstance(bound, ast.Call) and bound.args and literals.dotted(bound.args[0]) == "ops":
                     merged = ast.Call(
                         bound.args[0], [*bound.args[1:], *decorator.args], decorator.keywords + bound.keywords
                     )
-                    ops = literals.database_use(ast.copy_location(merged, decorator), self.scope)
+                    ops = literals.database_use(ast.copy_location(merged, decorator), scope)
         arguments = tuple(a.arg for a in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs])
-        decorators = tuple(self.decorator(d) for d in node.decorator_list)
+        decorators = tuple(self.decorator(d, scope) for d in node.decorator_list)
         return MethodRecord(node.name, node.lineno, arguments[1:], decorators, ops, modules, dtypes, factor)
 
-    def decorator(self, node: ast.expr) -> Decorator:
+    def decorator(self, node: ast.expr, scope: literals.Scope) -> Decorator:
         if not isinstance(node, ast.Call):
             return Decorator(literals.dotted(node).rpartition(".")[2] or UNKNOWN, node.lineno)
         name = literals.dotted(node.func).rpartition(".")[2] or UNKNOWN
-        args = [_short(a, self.scope) for a in node.args]
-        args += [f"{k.arg}={_short(k.value, self.scope)}" for k in node.keywords if k.arg]
+        args = [_short(a, scope) for a in node.args]
+        args += [f"{k.arg}={_short(k.value, scope)}" for k in node.keywords if k.arg]
         names: set[str] = set()
         if not name.endswith("ops"):
             for part in [*node.args, *(k.value for k in node.keywords)]:

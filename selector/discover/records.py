@@ -10,7 +10,7 @@ import sys
 from typing import Any, Literal, NamedTuple
 
 # Part of every cache key: change it when a record or the hash changes its meaning. Syntax trees differ by interpreter.
-FORMAT = f"inv2-py{sys.version_info[0]}.{sys.version_info[1]}"
+FORMAT = f"inv3-py{sys.version_info[0]}.{sys.version_info[1]}"
 
 MODULE = "<module>"
 """the symbol of a file's loose statements (loops that make tests, calls); every test of the file reaches it"""

@@ -90,6 +90,7 @@ def test_what_is_not_instantiated() -> None:
         ("itertools.chain(op_db, [OpInfo('z')])", ("op_db",), None, (), False),
         ("list(copy.deepcopy(op_db))", ("op_db",), None, (), True),
         ("modified(op_db)", ("op_db",), None, (), False),
+        ("of_class", ("binary_ufuncs",), None, (), True),
         ("twice", ("twice",), None, (), True),  # assigned in two places: no single value
         ("loop", (), None, (), False),
     ],
@@ -105,6 +106,7 @@ def test_the_list_that_ops_draws_from(
         twice = twice + python_ref_db
         loop = loop
         class TestX(TestCase):
+            of_class = list(filter(lambda op: op.ref is not None, binary_ufuncs))
             @ops({expression})
             def test_a(self, device, dtype, op): pass
         """

@@ -1,0 +1,273 @@
+"""A PyTorch tree that no one here wrote, from its inventory to verdicts on pull requests.
+
+The tree is the distribution's source package (tests/pytorch_source.py); without it every test here is skipped. Its
+tests are of another release than the torch that runs them: what fails for that fails on both sides.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from demo_run import DemoRun
+
+from relay.services.device_configs import load_device
+
+ROOT = Path(__file__).parents[2]
+CONFIGS = ROOT / "test_configs" / "spyre"
+VIEWS, SHAPES, INDEXING = (f"test/test_{name}.py" for name in ("view_ops", "shape_ops", "indexing"))
+REFS = "torch/_refs/__init__.py"
+OPINFOS = "torch/testing/_internal/common_methods_invocations.py"
+LERP = "aten/src/ATen/native/cpu/LerpKernel.cpp"
+CORE = "c10/core/TensorImpl.cpp"
+
+# name -> (file, text that is there, what takes its place)
+EDITS = {
+    "reference": (REFS, "return self + value * tensor1 / tensor2\n", "return self + tensor1 * value / tensor2\n"),
+    "helper": (VIEWS, "torch.randint(0, 10, shape, device=device)", "torch.randint(0, 12, shape, device=device)"),
+    "opinfo": (OPINFOS, "aten_backward_name='logit_backward',", "aten_backward_name=str('logit_backward'),"),
+    "kernel": (LERP, "return lerp(self_val, end_val, weight_val);", "return lerp(self_val, end_val, (weight_val));"),
+    "core": (CORE, "namespace c10 {\n", "namespace c10 {\nconstexpr int edited = 1;\n"),
+}
+
+
+def command(*args: str, cwd: Path = ROOT) -> str:
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, *args], cwd=cwd, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def git(folder: Path, *args: str, given: str | None = None) -> str:
+    who = {f"GIT_{r}_{k}": v for r in ("AUTHOR", "COMMITTER") for k, v in (("NAME", "A"), ("EMAIL", "a@example.org"))}
+    env = {**os.environ, **who, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    done = subprocess.run(
+        ["git", "-C", str(folder), *args], env=env, input=given, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def patch(tree: Path, *edits: tuple[str, str, str]) -> str:
+    """A unified diff of the edits; each text must be in its file."""
+    before: dict[str, str] = {}
+    after: dict[str, str] = {}
+    for path, old, new in edits:
+        text = after.get(path) or (tree / path).read_text()
+        assert old in text, f"{path} has no {old!r}"
+        before.setdefault(path, text)
+        after[path] = text.replace(old, new, 1)
+    return "".join(
+        line
+        for path, text in before.items()
+        for line in difflib.unified_diff(
+            text.splitlines(keepends=True), after[path].splitlines(keepends=True), f"a/{path}", f"b/{path}"
+        )
+    )
+
+
+# ------------------------------------------------------------------------------------------------ inventory, selection
+
+
+def test_the_inventory_of_the_whole_tree(pytorch_tree: Path, tmp_path: Path) -> None:
+    said = json.loads(command("-m", "relay.cli", "inventory", str(pytorch_tree), "--json", "--cache", str(tmp_path)))
+    assert (said["parsed_files"], said["test_files"], said["problems"]) == (1080, 855, [])
+    assert 24_150 <= said["test_methods"] <= 24_250
+    assert 1_900 <= said["test_classes"] <= 1_960
+    assert 210 <= said["instantiate_calls"] <= 213
+
+
+@pytest.fixture(scope="module")
+def selections(pytorch_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What ``relay select`` says of every edit, each a branch of its own."""
+    folder = tmp_path_factory.mktemp("select")
+    opdb = folder / "opdb.json"
+    command("-m", "relay.worker.opdb", "--out", str(opdb))
+    git(folder, "clone", "--quiet", "--shared", "--no-checkout", str(pytorch_tree), "tree")
+    tree = folder / "tree"
+    git(tree, "read-tree", "HEAD")
+    found = {}
+    for name, edit in EDITS.items():
+        git(tree, "read-tree", "main")
+        git(tree, "apply", "--cached", given=patch(pytorch_tree, edit))
+        head = git(tree, "commit-tree", git(tree, "write-tree"), "-p", "main", "-m", f"Edit a {name}")
+        args = ("--upstream", str(tree), "--base", "main", "--head", head, "--opdb", str(opdb), "--json")
+        found[name] = json.loads(command("-m", "relay.cli", "select", *args, "--cache", str(folder / "cache")))
+    return found
+
+
+def planned(selection: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {test["test"]: test for test in selection["tests"]}
+
+
+def reasons(selection: dict[str, Any], test: str) -> list[str]:
+    return [
+        fact["detail"]
+        for decision in selection["decisions"]
+        if decision["subject"] == test and decision["stage"] == "discover"
+        for fact in decision["evidence"]
+    ]
+
+
+def test_a_changed_reference_reaches_the_tests_of_its_op(selections: dict[str, dict[str, Any]]) -> None:
+    said = selections["reference"]
+    tests = planned(said)
+    assert said["counts"]["impacted"] < 250
+    assert said["counts"]["est_variants"] < 300
+    assert all("addcdiv" in " ".join(reasons(said, test)) for test in tests)
+    consistency = "test/test_ops.py::TestCommon::test_python_ref"
+    assert tests[consistency]["codes"] == ["op-reference"]
+    assert tests[consistency]["ops"] == ["_refs.addcdiv"]
+    assert any(REFS in reason for reason in reasons(said, consistency))
+    assert (said["runtime"]["kind"], said["runtime"]["files"]) == ("overlay", [REFS])
+
+
+def test_a_changed_helper_reaches_the_tests_that_use_it(selections: dict[str, dict[str, Any]]) -> None:
+    said = selections["helper"]
+    wanted = {f"{VIEWS}::TestViewOps::test_{name}" for name in ("conj_imag_view", "conj_view_with_shared_memory")}
+    assert set(planned(said)) == wanted | {f"{VIEWS}::TestViewOps::test_set_real_imag"}
+    for test in planned(said):
+        assert reasons(said, test) == [f"reaches _make_tensor of {VIEWS}"]
+    assert said["runtime"]["kind"] == "tests-only"
+    assert said["not_exercised"] == []
+
+
+def test_a_changed_opinfo_reaches_the_tests_that_draw_it(selections: dict[str, dict[str, Any]]) -> None:
+    said = selections["opinfo"]
+    tests = planned(said)
+    assert said["counts"]["impacted"] < 250
+    assert {op for test in tests.values() for op in test["ops"]} == {"logit"}
+    numerics = "test/test_unary_ufuncs.py::TestUnaryUfuncs::test_reference_numerics_normal"
+    assert tests[numerics]["codes"][0] == "op-info"
+    assert reasons(said, numerics) == ["op_db entry logit"]
+    # no test of another family draws it
+    assert not [test for test in tests if test.startswith(("test/test_binary_ufuncs", "test/test_reductions"))]
+
+
+def test_a_changed_kernel_reaches_its_ops_and_is_not_exercised(selections: dict[str, dict[str, Any]]) -> None:
+    said = selections["kernel"]
+    assert said["counts"]["impacted"] < 250
+    assert all("lerp" in " ".join(reasons(said, test)) for test in planned(said))
+    (item,) = said["not_exercised"]
+    assert item["path"] == LERP
+    assert "build" in item["reason"]
+
+
+def test_what_no_rule_can_map_widens_and_says_so(selections: dict[str, dict[str, Any]]) -> None:
+    said = selections["core"]
+    (wide,) = [d for d in said["decisions"] if d["subject"] == "change" and d["stage"] == "discover"]
+    assert (wide["verdict"], wide["code"]) == ("widened", "unmapped-change")
+    assert CORE in wide["reason"]
+    assert said["counts"]["impacted"] > 3_000
+    assert said["partial"] == bool(said["left_out"])
+
+
+# ---------------------------------------------------------------------------------------------------------- whole relay
+
+
+def by_hand(upstream: Path, commit: str, tests: list[str], folder: Path) -> dict[str, str]:
+    """``python -m relay.worker.runner`` on a checkout: key of a variant -> outcome."""
+    tree = folder / "tree"
+    tree.mkdir(parents=True)
+    archive = ["git", f"--git-dir={upstream}", "archive", commit, "test"]
+    packed = subprocess.run(archive, capture_output=True, check=True)
+    subprocess.run(["tar", "-x", "-C", str(tree)], input=packed.stdout, check=True)
+    device = load_device(CONFIGS)
+    shard = {
+        "device": "spyre",
+        "commit": commit,
+        "runtime": {"kind": "tests-only", "torch": "", "files": []},
+        "capability": device.capability_text,
+        "configs": [{"name": c.name, "text": c.text} for c in device.texts],
+        "tests": tests,
+        "variants": None,
+        "limits": {},
+    }
+    spec, out = folder / "spec.json", folder / "results.jsonl"
+    spec.write_text(json.dumps(shard))
+    command("-m", "relay.worker.runner", "--spec", str(spec), "--tree", str(tree), "--out", str(out))
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    return {f"{row['test'].rpartition('::')[0]}::{row['variant']}": row["outcome"] for row in rows if "outcome" in row}
+
+
+def play(tree: Path, tmp_path: Path, text: str | None = None) -> DemoRun:
+    """The demo on the tree, to its end; ``text``: the pull request as a unified diff."""
+    args = ["--once", "--upstream", str(tree)]
+    if text is not None:
+        (tmp_path / "pr.patch").write_text(text)
+        args += ["--pr-edit", str(tmp_path / "pr.patch")]
+    demo = DemoRun(tmp_path / "demo", *args)
+    try:
+        assert demo.finish(900) == 0, demo.said()
+    finally:
+        demo.stop()
+    return demo
+
+
+def verdict_of(demo: DemoRun) -> dict[str, Any]:
+    ((conclusion, verdict),) = demo.rows("select conclusion, verdict from dispatch where executor = 'workers'")
+    return {**json.loads(verdict), "conclusion": conclusion}
+
+
+@pytest.mark.demo
+@pytest.mark.torch
+@pytest.mark.broker
+def test_upstreams_own_tests_end_in_the_counts_that_running_them_by_hand_gives(
+    pytorch_tree: Path, tmp_path: Path
+) -> None:
+    classes = re.compile(r"^class Test\w+\(TestCase\):\n|^class NumpyTests\(TestCase\):\n", re.MULTILINE)
+    # a helper of test_view_ops, and a line in every test class, so that all tests of the three files are reached
+    helper = "    def is_view_of(self, base, other):\n"
+    changes = [(VIEWS, helper, helper + "        edited = True\n")]
+    for path in (VIEWS, SHAPES, INDEXING):
+        for found in classes.findall((pytorch_tree / path).read_text()):
+            changes.append((path, found, found + "    edited = True\n\n"))
+    demo = play(pytorch_tree, tmp_path, patch(pytorch_tree, *changes))
+    ((base, head),) = demo.rows("select compare_sha, head_sha from dispatch where executor = 'workers'")
+    ((spec,),) = demo.rows("select json_group_array(json_extract(spec, '$.tests')) from shard where side = 'head'")
+    tests = [test for shard in json.loads(spec) for test in json.loads(shard)]
+    assert Counter(test.split("::")[0] for test in tests).keys() == {VIEWS, SHAPES, INDEXING}
+    relayed = {
+        f"{test.rpartition('::')[0]}::{variant}": outcome
+        for test, variant, outcome in demo.rows("select test, variant, outcome from result where side = 'head'")
+    }
+    alone = by_hand(demo.folder / "upstream", head, tests, tmp_path / "hand")
+    assert relayed == alone
+    assert len(alone) > 250
+    verdict = verdict_of(demo)
+    outcomes = Counter(alone.values())
+    assert {name: verdict["counts"][name] for name in outcomes} == outcomes
+    assert verdict["conclusion"] == "success"
+    assert (verdict["counts"]["regressions"], verdict["not_exercised"]) == (0, [])
+    # what fails, fails on the base too: operators and dtypes that the device lacks
+    assert verdict["counts"]["pre_existing"] == outcomes["failed"] + outcomes.get("error", 0)
+    assert base == git(pytorch_tree, "rev-parse", "HEAD")
+
+
+@pytest.mark.demo
+@pytest.mark.torch
+@pytest.mark.broker
+def test_what_the_runtime_does_not_contain_is_listed_and_neutral(pytorch_tree: Path, tmp_path: Path) -> None:
+    demo = play(pytorch_tree, tmp_path, patch(pytorch_tree, EDITS["reference"], EDITS["kernel"]))
+    verdict = verdict_of(demo)
+    assert verdict["conclusion"] == "neutral"
+    left = {item["path"]: item["reason"] for item in verdict["not_exercised"]}
+    assert left.keys() == {REFS, LERP}
+    assert "share only" in left[REFS]
+    assert "build" in left[LERP]
+    check = next(
+        call["body"]
+        for call in map(json.loads, (demo.folder / "github" / "calls.jsonl").read_text().splitlines())
+        if "/check-runs" in call["path"] and (call["body"] or {}).get("conclusion")
+    )
+    assert check["conclusion"] == "neutral"
+    assert REFS in check["output"]["text"]
+    assert LERP in check["output"]["text"]
