@@ -22,7 +22,9 @@ class DemoRun:
     def __init__(self, folder: Path, *args: str) -> None:
         self.folder = folder
         self.output = folder.with_name(folder.name + ".out")
-        env = {k: v for k, v in os.environ.items() if not k.startswith("RELAY_")}
+        self.tmp = folder.with_name(folder.name + ".tmp")  # what it leaves outside its folder is found here
+        self.tmp.mkdir(exist_ok=True)
+        env = {k: v for k, v in os.environ.items() if not k.startswith("RELAY_")} | {"TMPDIR": str(self.tmp)}
         with self.output.open("wb") as out:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "relay.demo", "--dir", str(folder), *args],
