@@ -1,0 +1,170 @@
+"""The body of ``relay run``: upstream's tests under a device's configs, on this machine, without a relay.
+
+Exit codes: 0 done, 1 a test failed, 2 usage or config (nothing collected among them), 3 infrastructure.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from relay.errors import RelayError, SettingsError
+from relay.reuse import reports
+from relay.services.device_configs import DeviceConfigs, load_device
+from selector.configs import ReuseConfigs
+from selector.configs.tags import parse_tags
+from selector.discover import take
+from selector.model import Outcome, TestId
+from selector.trees import DirTree
+
+WORST = 20
+"""failures that are printed"""
+
+
+class RunFailed(RelayError):
+    """The runner could not run the tests: infrastructure, not a failure of a test."""
+
+    code = "run-failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked for, as given on the command line."""
+
+    tests: Sequence[str]
+    tree: Path
+    configs: Path
+    tags: str = ""
+    variant_s: float = 60.0
+    out: Path | None = None
+    junit: Path | None = None
+    ctrf: Path | None = None
+
+
+def run(wanted: Wanted, console: Console | None = None) -> int:
+    """Runs and reports; see the module for the exit codes."""
+    console = console or Console(soft_wrap=True, highlight=False)
+    device = load_device(wanted.configs)
+    tests = chosen(wanted.tests, wanted.tree, device.configs, wanted.tags)
+    began = time.time()
+    lines, report = execute(device, tests, wanted.tree, wanted.variant_s)
+    for line in lines:
+        line |= placed(device.configs, line)
+    write(wanted, lines, began)
+    _print(lines, report, console)
+    missing = unproven_files(lines, report, tests, device.configs)
+    for file in missing:
+        console.print(f"[bold]nothing was collected[/bold] from {file}; allow_empty: true says that this is fine")
+    if any(reports.fails(line) for line in lines) or report["errors"]:
+        return 1
+    return 2 if missing else 0
+
+
+def chosen(words: Sequence[str], tree: Path, configs: ReuseConfigs, tags: str = "") -> list[TestId]:
+    """The tests that are meant by files, ``file::Class`` and ``file::Class::method``. Raises SettingsError."""
+    wanted = parse_tags(tags) if tags else None
+    files = {word.partition("::")[0] for word in words}
+    for file in files:
+        if not (tree / file).is_file():
+            raise SettingsError(f"there is no {file} in {tree}", "name files as upstream does: test/test_x.py")
+    inventory = take(DirTree(tree, only=lambda path: path in files), processes=1)
+    found: dict[TestId, None] = {}
+    for word in words:
+        parts = word.split("::")
+        if len(parts) == 3:
+            found[TestId(*parts)] = None
+            continue
+        known = [test for test, _, _ in inventory.tests(parts[0]) if len(parts) == 1 or test.cls == parts[1]]
+        if not known:
+            raise SettingsError(f"no test is to be seen in {word}", "name it whole: file::Class::method")
+        found.update(dict.fromkeys(known))
+    return [test for test in found if wanted is None or wanted(configs.tags(test))]
+
+
+def execute(
+    device: DeviceConfigs, tests: Sequence[TestId], tree: Path, variant_s: float
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """(result lines, report) of the runner. Raises RunFailed."""
+    spec = {
+        "device": device.capability.device,
+        "runtime": {"kind": "tests-only", "torch": ""},
+        "capability": device.capability_text,
+        "configs": [{"name": source.name, "text": source.text} for source in device.texts],
+        "tests": [str(test) for test in tests],
+        "limits": {"variant_s": variant_s, "shard_s": 86400.0},
+    }
+    with tempfile.TemporaryDirectory(prefix="relay-run-") as folder:
+        tmp = Path(folder)
+        (tmp / "spec.json").write_text(json.dumps(spec))
+        command = [sys.executable, "-m", "relay.worker.runner", "--spec", str(tmp / "spec.json")]
+        command += ["--tree", str(tree.resolve()), "--out", str(tmp / "out")]
+        done = subprocess.run(command, check=False)
+        text = (tmp / "out").read_text(encoding="utf-8") if (tmp / "out").exists() else ""
+    lines = [json.loads(line) for line in text.splitlines()]
+    last = lines.pop() if lines else {}
+    if "report" not in last:
+        raise RunFailed(str(last.get("failed") or f"the runner ended with status {done.returncode}"))
+    return lines, last["report"]
+
+
+def placed(configs: ReuseConfigs, line: dict[str, Any]) -> dict[str, Any]:
+    """``entry`` and ``tags`` of a result line: which line of which config governed it."""
+    test = TestId.parse(line["test"])
+    op = line.get("op")
+    name, _, variant = op.rpartition(".") if op else ("", "", "")
+    name, variant = (name, variant) if name else (op or None, "")
+    rule = configs.rule(test, name or None, variant, line.get("dtype"))
+    return {"entry": rule.source, "tags": list(rule.tags)}
+
+
+def unproven_files(
+    lines: Sequence[dict[str, Any]], report: dict[str, Any], tests: Sequence[TestId], configs: ReuseConfigs
+) -> list[str]:
+    """Files of which nothing was collected, though the configs do not allow that."""
+    seen = {line["test"].partition("::")[0] for line in lines}
+    broken = {error["file"] for error in report["errors"]}
+    files = dict.fromkeys(test.file for test in tests)
+    return [file for file in files if file not in seen | broken and not configs.allows_empty(file)]
+
+
+def write(wanted: Wanted, lines: Sequence[dict[str, Any]], began: float) -> None:
+    try:
+        if wanted.out is not None:
+            wanted.out.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), "utf-8")
+        if wanted.junit is not None:
+            wanted.junit.write_text(reports.junit(lines), encoding="utf-8")
+        if wanted.ctrf is not None:
+            value = reports.ctrf(lines, int(began * 1000), int(time.time() * 1000))
+            wanted.ctrf.write_text(json.dumps(value, ensure_ascii=False, indent=1), encoding="utf-8")
+    except OSError as exc:
+        raise SettingsError(f"{exc.filename}: {exc.strerror}", "give a file that can be written") from exc
+
+
+def _print(lines: Sequence[dict[str, Any]], report: dict[str, Any], console: Console) -> None:
+    counts = reports.summary(lines)
+    table = Table("outcome", "variants")
+    for outcome in (*Outcome, "unproven", "unengaged"):
+        if counts.get(str(outcome)):
+            table.add_row(str(outcome), f"{counts[str(outcome)]:,}")
+    console.print(table)
+    failed = [line for line in lines if reports.fails(line)]
+    for line in failed[:WORST]:
+        said = (line.get("message") or "").splitlines()
+        where = line["test"].rpartition("::")[0]
+        console.print(f"{line['outcome']}: {where}::{line['variant']}  {said[0] if said else ''}", markup=False)
+    if len(failed) > WORST:
+        console.print(f"and {len(failed) - WORST} more failures")
+    for error in report["errors"]:
+        console.print(f"could not be imported: {error['file']}: {error['message'].splitlines()[-1]}", markup=False)
+    for emptied in report.get("emptied", ()):
+        console.print(f"no variant: {emptied['test']}: {emptied['reason']}", markup=False)

@@ -1,0 +1,164 @@
+"""Results as JUnit XML and CTRF: every outcome with its reason, the entry that governs, and whether the device ran.
+
+Takes the runner's result lines (docs/worker-api.md), with ``entry`` and ``tags`` added. Pure; needs no torch.
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from selector.model import Mode, Outcome
+
+Line = Mapping[str, Any]
+_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def fails(line: Line) -> bool:
+    """Whether the outcome is a failure of the run; an unexpected pass is one when the mode is strict."""
+    outcome = Outcome(line["outcome"])
+    if outcome is Outcome.XPASSED:
+        return bool(line["mode"] == Mode.XFAIL_STRICT)
+    return outcome in (Outcome.FAILED, Outcome.ERROR, Outcome.CRASHED, Outcome.TIMED_OUT)
+
+
+def engagement(line: Line) -> str:
+    """``engaged``: the device ran kernels; ``unengaged``: the test ran and never touched it; ``not-run``;
+    ``unmetered``."""
+    if line["outcome"] in (Outcome.SKIPPED, Outcome.SELF_SKIPPED) and not line.get("kernels"):
+        return "not-run"
+    if line.get("kernels") is None:
+        return "unmetered"
+    return "engaged" if line["kernels"] else "unengaged"
+
+
+def summary(lines: Sequence[Line]) -> dict[str, int]:
+    """Counts by outcome, and of ``unengaged`` and ``unproven`` (skipped itself where success was mandatory)."""
+    found = Counter(str(line["outcome"]) for line in lines)
+    found["failures"] = sum(fails(line) for line in lines)
+    found["unengaged"] = sum(engagement(line) == "unengaged" for line in lines)
+    found["unproven"] = sum(
+        line["outcome"] == Outcome.SELF_SKIPPED and line["mode"] == Mode.MANDATORY_SUCCESS for line in lines
+    )
+    return dict(found)
+
+
+def junit(lines: Sequence[Line], name: str = "relay") -> str:
+    """JUnit XML, a suite a class. Reason, entry, engagement and the rest stand as properties of the test case."""
+    root = ET.Element("testsuites", name=name)
+    suites: dict[str, list[Line]] = defaultdict(list)
+    for line in lines:
+        suites[line["test"].rpartition("::")[0]].append(line)
+    totals = Counter[str]()
+    for suite_name, members in suites.items():
+        suite = ET.SubElement(root, "testsuite", name=suite_name)
+        counts = Counter(_kind(line) for line in members)
+        counts["tests"] = len(members)
+        for line in members:
+            _case(suite, line, suite_name)
+        _count(suite, counts, sum(float(line.get("seconds") or 0) for line in members))
+        totals.update(counts)
+    _count(root, totals, sum(float(line.get("seconds") or 0) for line in lines))
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _count(element: ET.Element, counts: Counter[str], seconds: float) -> None:
+    for key in ("tests", "failures", "errors", "skipped"):
+        element.set(key, str(counts[key]))
+    element.set("time", f"{seconds:.6f}")
+
+
+def _kind(line: Line) -> str:
+    outcome = Outcome(line["outcome"])
+    if outcome in (Outcome.ERROR, Outcome.CRASHED, Outcome.TIMED_OUT):
+        return "errors"
+    if fails(line):
+        return "failures"
+    return "skipped" if outcome in (Outcome.SKIPPED, Outcome.SELF_SKIPPED, Outcome.XFAILED) else "passed"
+
+
+def properties(line: Line) -> dict[str, str]:
+    """What a report says about a variant beside its outcome."""
+    found = {
+        "outcome": line["outcome"],
+        "mode": line["mode"],
+        "reason": line.get("reason"),
+        "entry": line.get("entry"),
+        "engagement": engagement(line),
+        "kernels": line.get("kernels"),
+        "op": line.get("op"),
+        "dtype": line.get("dtype"),
+    }
+    said = {key: str(value) for key, value in found.items() if value is not None and value != ""}
+    return said | {f"tag.{tag}": "true" for tag in line.get("tags") or ()}
+
+
+def _case(suite: ET.Element, line: Line, suite_name: str) -> None:
+    seconds = f"{float(line.get('seconds') or 0):.6f}"
+    case = ET.SubElement(suite, "testcase", classname=suite_name, name=line["variant"], time=seconds)
+    held = ET.SubElement(case, "properties")
+    for key, value in properties(line).items():
+        ET.SubElement(held, "property", name=_clean(key), value=_clean(value))
+    kind, reason = _kind(line), _clean(line.get("reason") or "")
+    message = _clean(line.get("message") or reason or line["outcome"])
+    if kind == "skipped":
+        words = {"xfailed": "pytest.xfail", "self_skipped": "self-skip"}.get(line["outcome"], "config")
+        ET.SubElement(case, "skipped", type=words, message=reason or message)
+    elif kind in ("errors", "failures"):
+        element = ET.SubElement(case, "error" if kind == "errors" else "failure", type=line["outcome"])
+        element.set("message", message.splitlines()[0][:500] if message else "")
+        element.text = message
+    if line.get("log_tail"):
+        ET.SubElement(case, "system-err").text = _clean(line["log_tail"])
+
+
+def _clean(text: str) -> str:
+    """Without the characters that XML cannot hold."""
+    return _NOT_XML.sub("�", text)
+
+
+_CTRF = {
+    Outcome.PASSED: "passed",
+    Outcome.XPASSED: "passed",
+    Outcome.SKIPPED: "skipped",
+    Outcome.SELF_SKIPPED: "skipped",
+    Outcome.XFAILED: "other",
+}
+
+
+def ctrf(lines: Sequence[Line], started_ms: int, stopped_ms: int, tool: str = "relay") -> dict[str, Any]:
+    """A CTRF report (ctrf.io); times in ms since the epoch. ``rawStatus`` is our outcome, ``extra`` the rest."""
+    tests = []
+    for line in lines:
+        status = "failed" if fails(line) else _CTRF[Outcome(line["outcome"])]
+        test = {
+            "name": line["variant"],
+            "status": status,
+            "duration": round(float(line.get("seconds") or 0) * 1000),
+            "rawStatus": line["outcome"],
+            "suite": line["test"].rpartition("::")[0].split("::"),
+            "filePath": line["test"].partition("::")[0],
+            "tags": list(line.get("tags") or ()),
+            "message": line.get("message") or line.get("reason") or "",
+            "extra": properties(line),
+        }
+        tests.append(test)
+    counts = Counter(test["status"] for test in tests)
+    return {
+        "reportFormat": "CTRF",
+        "specVersion": "0.0.0",
+        "results": {
+            "tool": {"name": tool},
+            "summary": {
+                "tests": len(tests),
+                **{status: counts[status] for status in ("passed", "failed", "pending", "skipped", "other")},
+                "start": started_ms,
+                "stop": stopped_ms,
+            },
+            "tests": tests,
+        },
+    }
