@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -54,7 +54,8 @@ def _conclude(engine: Engine, settings: Settings, dispatch_id: str, now: float) 
     if not any(r.side == Side.BASE.value for r in rows) and run.compare_sha:
         keys, whole = needs_base(head), needs_base_tests(head, problems, plan)
         if keys or whole:
-            _confirm(engine, settings, run, keys, whole, now)
+            tests = {result.key: result.test for result in head}
+            _confirm(engine, settings, run, {key: tests[key] for key in keys}, whole, now)
             return
     verdict = verify(_why(plan, decisions), head, base, problems, plan)
     with engine.begin() as conn:
@@ -112,7 +113,7 @@ def give_up(
 
 
 def _confirm(
-    engine: Engine, settings: Settings, run: Row[Any], keys: Sequence[str], whole: Sequence[TestId], now: float
+    engine: Engine, settings: Settings, run: Row[Any], keys: Mapping[str, TestId], whole: Sequence[TestId], now: float
 ) -> None:
     with engine.begin() as conn:
         moved = conn.execute(

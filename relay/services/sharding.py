@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import Connection, Row
@@ -38,27 +38,33 @@ def head_specs(plan: RunPlan, commit: str, device: DeviceConfigs, device_name: s
 
 
 def add_base_shards(
-    conn: Connection, settings: Settings, run: Row[Any], keys: Iterable[str], whole: Iterable[TestId], now: float
+    conn: Connection,
+    settings: Settings,
+    run: Row[Any],
+    keys: Mapping[str, TestId],
+    whole: Iterable[TestId],
+    now: float,
 ) -> None:
-    """Shards that run again on the commit that the change is compared with: failing variants (``keys``), one shard for
-    each of the head side that has some of them, and one shard of ``whole`` tests, whose files gave no variant."""
-    wanted = set(keys)
+    """Shards that run again on the commit that the change is compared with: failing variants (``keys``, with their
+    tests), one shard for each of the head side that has some of them, and one shard of ``whole`` tests, whose files
+    gave no variant."""
+    wanted: dict[str, list[str]] = {}
+    for key, test in keys.items():
+        wanted.setdefault(str(test), []).append(key)
     imports = {str(test) for test in whole}
     specs = []
     for row in shards.of_dispatch(conn, run.id):
         if row.side != Side.HEAD.value:
             continue
-        tests = {t.rpartition("::")[0]: t for t in row.spec["tests"]}
-        variants = sorted(k for k in wanted if k.rpartition("::")[0] in tests)
-        wanted -= set(variants)
-        if variants:
-            classes = {k.rpartition("::")[0] for k in variants}
+        # by test and not by class: a class's tests may be spread over shards
+        failing = [t for t in row.spec["tests"] if t in wanted]
+        if failing:
             specs.append(
                 {
                     **row.spec,
                     "commit": run.compare_sha,
-                    "tests": [t for t in row.spec["tests"] if t.rpartition("::")[0] in classes],
-                    "variants": variants,
+                    "tests": failing,
+                    "variants": sorted(key for test in failing for key in wanted.pop(test)),
                     "est_seconds": row.est_seconds,
                 }
             )

@@ -10,6 +10,7 @@ import difflib
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -200,7 +201,10 @@ def by_hand(upstream: Path, commit: str, tests: list[str], folder: Path) -> dict
 
 def play(tree: Path, tmp_path: Path, text: str | None = None) -> DemoRun:
     """The demo on the tree, to its end; ``text``: the pull request as a unified diff."""
-    args = ["--once", "--upstream", str(tree)]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    args = ["--once", "--port", str(port), "--upstream", str(tree)]
     if text is not None:
         (tmp_path / "pr.patch").write_text(text)
         args += ["--pr-edit", str(tmp_path / "pr.patch")]
@@ -232,8 +236,8 @@ def test_upstreams_own_tests_end_in_the_counts_that_running_them_by_hand_gives(
             changes.append((path, found, found + "    edited = True\n\n"))
     demo = play(pytorch_tree, tmp_path, patch(pytorch_tree, *changes))
     ((base, head),) = demo.rows("select compare_sha, head_sha from dispatch where executor = 'workers'")
-    ((spec,),) = demo.rows("select json_group_array(json_extract(spec, '$.tests')) from shard where side = 'head'")
-    tests = [test for shard in json.loads(spec) for test in json.loads(shard)]
+    specs = demo.rows("select spec from shard where side = 'head'")
+    tests = [test for (spec,) in specs for test in json.loads(spec)["tests"]]
     assert Counter(test.split("::")[0] for test in tests).keys() == {VIEWS, SHAPES, INDEXING}
     relayed = {
         f"{test.rpartition('::')[0]}::{variant}": outcome

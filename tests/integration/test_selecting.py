@@ -234,6 +234,23 @@ def test_failures_are_compared_with_the_base_before_the_verdict(engine, settings
         assert conn.execute(select(job.c.status, job.c.conclusion)).one() == ("completed", "failure")
 
 
+def test_failures_of_one_class_in_several_shards_all_run_on_the_base(engine, settings, run_id, upstream):
+    greet(engine)
+    apart = settings.model_copy(update={"shard_seconds": 0.01})
+    selecting.select_dispatch(engine, apart, run_id)
+    broken = [t for t in sorted(upstream.expect.regressions) if "::TestPointwiseDemo::" in t]
+    variants = {test: f"{test.rpartition('::')[2]}_spyre_float32" for test in broken}
+    assert len(broken) > 1
+    assert sorted(take_all(engine, apart, variants, outcome="failed", message="Error: no")) == broken
+    concluding.conclude(engine, apart, run_id, time.time())
+    with reading(engine) as conn:
+        specs = conn.execute(select(shard.c.spec).where(shard.c.side == "base")).scalars().all()
+    assert sorted(test for spec in specs for test in spec["tests"]) == broken
+    assert sorted(key for spec in specs for key in spec["variants"]) == sorted(
+        f"{test.rpartition('::')[0]}::{variant}" for test, variant in variants.items()
+    )
+
+
 def take_all(engine, settings, variants, **over):
     """Plays the worker: leases what is queued, reports one variant for each of ``variants`` (test -> method)."""
     done = []
