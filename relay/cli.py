@@ -177,6 +177,19 @@ def config_diff(
     raise typer.Exit(cli_config_write.run_diff(a, b, upstream, opdb, compat=compat, as_json=as_json))
 
 
+@config_app.command("propose")
+def config_propose(
+    results: Annotated[list[Path], typer.Argument(help="JSON lines of relay run --out.")],
+    out: Annotated[Path, typer.Option(help="The config to write.")],
+    extends: Annotated[list[str] | None, typer.Option(help="Sheets that it extends.")] = None,
+    evidence: Annotated[str, typer.Option(help="The run, for the entries' evidence.")] = "",
+) -> None:
+    """Entries for the limits of the device that a run showed; a person merges them."""
+    from relay import cli_config_write
+
+    raise typer.Exit(cli_config_write.run_propose(results, out, extends or [], evidence))
+
+
 @config_app.command("schema")
 def config_schema() -> None:
     """Print the format's JSON Schema, for editors."""

@@ -18,6 +18,7 @@ from selector.configs import ConfigSource, load_capability, load_configs
 from selector.configs.diff import Changed, Side, diff, named_tests
 from selector.configs.importer import SHEET, import_configs
 from selector.configs.jsonschema import json_schema
+from selector.configs.propose import propose
 from selector.configs.roundtrip import format_text, read
 from selector.discover import take
 from selector.discover.inventory import is_inventoried
@@ -143,6 +144,26 @@ def _as_dict(change: Changed) -> dict[str, object]:
         "is_by": change.is_by,
         "reason": change.reason,
     }
+
+
+def run_propose(
+    results: Sequence[Path], out: Path, extends: Sequence[str], evidence: str, console: Console | None = None
+) -> int:
+    """Writes a config of the limits that results show. 0; 1 when failures remain that no limit explains."""
+    console = console or Console(soft_wrap=True, highlight=False)
+    lines = []
+    for path in results:
+        for number, text in enumerate(read_text(path).splitlines(), 1):
+            try:
+                lines.append(json.loads(text))
+            except ValueError as exc:
+                raise SettingsError(f"{path}:{number}: not a result: {exc}", "relay run --out writes them") from exc
+    found = propose(lines, extends, evidence=evidence)
+    out.write_text(found.text, encoding="utf-8")
+    console.print(f"{out}: {found.entries} entries for {found.files} files, out of {len(lines):,} results")
+    for test in found.unexplained:
+        console.print(f"not explained by a limit of the device: {test}", markup=False)
+    return 1 if found.unexplained else 0
 
 
 def run_schema(console: Console | None = None) -> int:

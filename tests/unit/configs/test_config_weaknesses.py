@@ -104,7 +104,8 @@ def test_w18_paths_are_read_as_yaml() -> None:
     text = suite(path="'${TORCH_ROOT}/test/test_quoted.py'  # path: ${TORCH_ROOT}/test/test_comment.py").text
     text += (
         "      tests:\n        - names: [test_x]\n"
-        "          edits: {ops: {include: [{name: torch.add, sample_inputs_func: {args: [{tensor: {shape: [1], init: file, init_args: {path: test/test_input.py}}}]}}]}}\n"
+        "          edits: {ops: {include: [{name: torch.add, sample_inputs_func: {args: "
+        "[{tensor: {shape: [1], init: file, init_args: {path: test/test_input.py}}}]}}]}}\n"
     )
     configs = load_configs([ConfigSource("x.yaml", text)])
     paths = ("test/test_quoted.py", "test/test_comment.py", "test/test_input.py")
