@@ -89,10 +89,12 @@ def inventory(
 
 @app.command("run")
 def run_tests(
-    tests: Annotated[list[str], typer.Argument(help="test/test_x.py, test/test_x.py::TestX or ...::test_a.")],
+    tests: Annotated[list[str] | None, typer.Argument(help="test/test_x.py, ...::TestX or ...::TestX::test_a.")] = None,
     tree: Annotated[Path, typer.Option(help="Upstream's root.")] = Path(),
     configs: Annotated[Path, typer.Option(help="The device's folder.")] = Path("test_configs/spyre"),
     tags: Annotated[str, typer.Option(help='Tag expression: "model__x and not slow".')] = "",
+    model: Annotated[list[str] | None, typer.Option(help="Run the calls of this model instead; or all.")] = None,
+    cases: Annotated[list[Path] | None, typer.Option(help="Configs that hold the models' calls.")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds a variant may take.")] = 60.0,
     out: Annotated[Path | None, typer.Option(help="Write results as JSON lines.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML.")] = None,
@@ -101,8 +103,14 @@ def run_tests(
     """Run upstream's tests under a device's configs here, without a relay. 0 passed, 1 failed, 2 config, 3 broken."""
     from relay import cli_run
 
-    wanted = cli_run.Wanted(tests, tree, configs, tags, timeout, out, junit, ctrf)
+    wanted = cli_run.Wanted(tests or [], tree, configs, tags, timeout, out, junit, ctrf)
+    if bool(tests) == bool(model):
+        raise typer.BadParameter("name tests, or a model with --model")
     try:
+        if model:
+            from relay.cli_run_models import run_models
+
+            raise typer.Exit(run_models(wanted, model, cases or [configs / "models"]))
         raise typer.Exit(cli_run.run(wanted))
     except cli_run.RunFailed as exc:
         typer.echo(f"relay: {exc.message}", err=True)

@@ -61,7 +61,7 @@ def run(wanted: Wanted, console: Console | None = None) -> int:
     for line in lines:
         line |= placed(device.configs, line)
     write(wanted, lines, began)
-    _print(lines, report, console)
+    print_results(lines, report, console)
     missing = unproven_files(lines, report, tests, device.configs)
     for file in missing:
         console.print(f"[bold]nothing was collected[/bold] from {file}; allow_empty: true says that this is fine")
@@ -150,7 +150,7 @@ def write(wanted: Wanted, lines: Sequence[dict[str, Any]], began: float) -> None
         raise SettingsError(f"{exc.filename}: {exc.strerror}", "give a file that can be written") from exc
 
 
-def _print(lines: Sequence[dict[str, Any]], report: dict[str, Any], console: Console) -> None:
+def print_results(lines: Sequence[dict[str, Any]], report: dict[str, Any], console: Console) -> None:
     counts = reports.summary(lines)
     table = Table("outcome", "variants")
     for outcome in (*Outcome, "unproven", "unengaged"):
