@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from selector.discover import by_ops, by_python
 from selector.discover.by_python import PythonChange
@@ -92,6 +92,8 @@ class _Run:
         """Handles one changed path, or puts it aside to be compared with the other Python files."""
         kind = kind_of(file.path)
         findings = self.findings
+        if kind in _PYTHON and file.binary and not file.submodule and file.old is None and file.new is None:
+            file = self.whole(file)
         if file.submodule:
             self.unmapped(
                 file, "submodule-bump", "a submodule moves to another commit: what that changes is not in this diff"
@@ -138,7 +140,9 @@ class _Run:
             self.side(self.base, file.old_path or file.path, file.old),
             new or self.side(self.head, file.path, file.new),
         )
-        if change.problem:
+        if change.problem and kind is FileKind.TEST:
+            self.unreadable_test_file(change, python)
+        elif change.problem:
             why = f"it cannot be read as Python ({change.problem})"
             self.unmapped(file, "unparsable-file", why)
         elif change.cosmetic:
@@ -146,6 +150,31 @@ class _Run:
             self.findings.decide(file.path, "no-impact", "cosmetic", why)
         else:
             python.append(change)
+
+    def whole(self, file: FileChange) -> FileChange:
+        """A large file, of which the change carries no contents, with what the trees say (the parser has a limit of its
+        own, and says so)."""
+        old_path = file.old_path or file.path
+        old = self.base.read(old_path) if file.status != "added" and old_path in self.base.paths() else None
+        new = self.head.read(file.path) if file.status != "removed" and file.path in self.head.paths() else None
+        known = [side for side in (old, new) if side is not None]
+        return replace(file, old=old, new=new, binary=any(b"\0" in side for side in known)) if known else file
+
+    def unreadable_test_file(self, change: PythonChange, python: list[PythonChange]) -> None:
+        """A test file of which one side cannot be read costs itself: what it holds, and what imports it."""
+        if not change.new.problem:
+            # nothing is known of the base, so every test of it counts as new
+            python.append(by_python.compare(change.file, change.kind, EMPTY, change.new))
+            return
+        reached = 0
+        for hit in Spreader(self.inventory).spread(change.path, dict.fromkeys(change.old.symbols, frozenset[str]())):
+            fact = Evidence("helper", f"imports {hit.through}, and the file cannot be read any more", change.path)
+            self.findings.add(hit.test, "helper-imported", fact)
+            reached += 1
+        why = (
+            f"it cannot be read as Python ({change.problem}): its own tests are not known, {_tests(reached)} import it"
+        )
+        self.findings.decide(change.path, "unreadable", "unparsable-file", why)
 
     def side(self, tree: Tree, path: str, source: bytes | None) -> FileRecord:
         """The record of one side, by the tree's own content id: the trunk's files are in the cache already."""

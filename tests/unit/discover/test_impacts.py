@@ -514,13 +514,29 @@ def test_what_cannot_be_read_widens(change: FileChange, code: str) -> None:
     assert about(found, change.path) == [("widened", code)]
 
 
-def test_a_test_file_that_does_not_parse_widens_and_warns(discovered: Discover) -> None:
-    found = discovered(
-        {"test/test_plain.py": PLAIN}, {"test/test_plain.py": "class ("}, also={"test/test_generic.py": GENERIC}
-    )
-    assert about(found, "test/test_plain.py") == [("widened", "unparsable-file")]
-    assert any("test/test_plain.py cannot be read (line 1" in warning for warning in found.warnings)
-    assert {i.test.cls for i in found.impacts} == {"TestGeneric"}
+@pytest.mark.parametrize("text", ["class (", b"caf\xe9 = 1\n", b"# coding: klingon\n", "x = 1" + "0" * 9_000_000])
+def test_a_test_file_that_cannot_be_read_costs_itself_and_warns(discovered: Discover, text: str | bytes) -> None:
+    uses = "from test_plain import TestPlain\nclass TestOther(TestPlain):\n    def test_more(self): pass\n"
+    also = {"test/test_generic.py": GENERIC, "test/test_uses.py": uses}
+    found = discovered({"test/test_plain.py": PLAIN}, {"test/test_plain.py": text}, also=also)
+    assert about(found, "test/test_plain.py") == [("unreadable", "unparsable-file")]
+    assert any("test/test_plain.py cannot be read (" in warning for warning in found.warnings)
+    assert {i.test.cls for i in found.impacts} == {"TestOther"}
+    assert not found.widened
+    # the other way round: a file that can be read again has new tests only
+    mended = discovered({"test/test_plain.py": text}, {"test/test_plain.py": PLAIN}, also=also)
+    assert {i.codes[0] for i in mended.impacts if i.test.file == "test/test_plain.py"} == {"new-test"}
+
+
+def test_a_large_file_is_compared_by_what_the_trees_hold() -> None:
+    from selector.discover import discover
+
+    rest = "\n".join(f"VALUE_{n} = '{'x' * 5_000}'" for n in range(500))
+    code = "class TestBig(TestCase):\n    def test_a(self, device): {0}\n    def test_b(self, device): pass\n"
+    base, head = (MemoryTree({**ALSO, "test/test_big.py": code.format(n) + rest}) for n in ("pass", "return"))
+    change = FileChange("test/test_big.py", "modified", None, None, None, binary=True)
+    found = discover(base, head, Change("a", "b", (change,)), None)
+    assert [str(i.test) for i in found.impacts] == ["test/test_big.py::TestBig::test_a"]
 
 
 def test_a_mode_change_reaches_nothing() -> None:
