@@ -30,7 +30,7 @@ ConfigFile = Annotated[str | None, typer.Option("--config", help="relay.toml; de
 @app.command()
 def up(
     config: ConfigFile = None,
-    port: Annotated[int | None, typer.Option(help="Overrides port.")] = None,
+    port: Annotated[int | None, typer.Option(help="Overrides port; 0 takes a free one.")] = None,
     worker: Annotated[bool, typer.Option(help="Start an emulator worker here (needs torch).")] = True,
 ) -> None:
     """Start every process of the relay here: broker, web, pump, workers. Ctrl-C ends them all."""

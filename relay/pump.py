@@ -101,8 +101,13 @@ class Pump:
 
 def broker_mark(url: str) -> Callable[[], bool]:
     """A function that tells whether our mark was still in the broker, and sets it."""
-    client = Redis.from_url(_redis_url(url), socket_timeout=2, socket_connect_timeout=2)
+    client = broker_client(url)
     return lambda: bool(client.set(MARK, uuid.uuid4().hex, get=True))
+
+
+def broker_client(url: str) -> Redis:
+    """A client of the broker that never waits longer than 2 s. ValueError for a URL it does not know."""
+    return Redis.from_url(_redis_url(url), socket_timeout=2, socket_connect_timeout=2)
 
 
 def _redis_url(url: str) -> str:

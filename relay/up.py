@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import fcntl
 import importlib.util
 import json
 import os
@@ -13,14 +16,17 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
 import structlog
+from redis.exceptions import RedisError
 
 from relay import broker
 from relay.errors import SettingsError
 from relay.procs import Child, Supervisor
+from relay.pump import broker_client
 from relay.queue.names import OUTBOX, ROUTE, SELECT, shard_queue
 from relay.services import allowlists
 from relay.services.device_configs import load_device
@@ -40,20 +46,52 @@ def check(settings: Settings, worker: bool = True) -> None:
             "pip install torch==2.13.0 (a CPU build: see the README), or run the worker elsewhere with --no-worker",
         )
     check_port(settings)
+    check_broker(settings)
     load_device(settings.configs_dir)
     allowlists.read(settings)
 
 
-def check_port(settings: Settings) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def check_port(settings: Settings) -> int:
+    """The port to listen on: the one that is set, or for 0 one that is free. SettingsError."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            return int(probe.getsockname()[1])
+    except OSError as exc:
+        hint = "set port (RELAY_PORT) to a free one, or stop what listens there"
+        if isinstance(exc, socket.gaierror) or exc.errno == errno.EADDRNOTAVAIL:
+            hint = "set host (RELAY_HOST) to an address of this machine"
+        raise SettingsError(f"cannot listen on {settings.host}:{settings.port}: {exc.strerror}", hint) from exc
+
+
+def check_broker(settings: Settings) -> None:
+    """A broker that is set must answer now; later it may go away and come back. SettingsError."""
+    if not settings.broker_url:
+        return
+    try:
+        broker_client(settings.broker_url).ping()
+    except (ValueError, RedisError, OSError) as exc:
+        hint = "start it, or leave broker_url out for an embedded one"
+        raise SettingsError(f"broker_url: the broker does not answer: {exc}", hint) from exc
+
+
+@contextlib.contextmanager
+def alone(data_dir: Path) -> Iterator[None]:
+    """Keeps a second ``relay up`` out of the folder: they would share logs, the worker's room and up.json.
+    SettingsError."""
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        lock = (data_dir / "up.lock").open("w")
+    except OSError as exc:
+        raise SettingsError(f"data_dir: {data_dir}: {exc.strerror}", "give a folder that can be written") from exc
+    with lock:
         try:
-            probe.bind((settings.host, settings.port))
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as exc:
-            raise SettingsError(
-                f"cannot listen on {settings.host}:{settings.port}: {exc.strerror}",
-                "set port (RELAY_PORT) to a free one, or stop what listens there",
-            ) from exc
+            raise SettingsError(f"another relay runs in {data_dir}", "stop it, or give each its own data_dir") from exc
+        yield
 
 
 class Up:
@@ -71,7 +109,7 @@ class Up:
     def start(self) -> None:
         settings = self.settings
         logs = settings.data_dir.absolute() / "logs"
-        env = {**os.environ, "RELAY_DATA_DIR": str(settings.data_dir.absolute())}
+        env = {**os.environ, "RELAY_DATA_DIR": str(settings.data_dir.absolute()), "RELAY_PORT": str(settings.port)}
         if self.config:
             env["RELAY_CONFIG"] = str(Path(self.config).absolute())
         env["RELAY_WORKER_KEY"] = settings.worker_key.get_secret_value() or secrets.token_urlsafe(32)
@@ -101,13 +139,20 @@ class Up:
         mine |= {
             "RELAY_BROKER_URL": env["RELAY_BROKER_URL"],
             "RELAY_WORKER_KEY": env["RELAY_WORKER_KEY"],
-            "RELAY_URL": f"http://{settings.host}:{settings.port}",
+            "RELAY_URL": self._local(),
             "RELAY_WORKER_QUEUE": shard_queue(settings.device),
             "RELAY_WORKER_DEVICE": settings.device,
             "RELAY_WORKER_NAME": f"emulator-{socket.gethostname()}",
             "RELAY_WORKER_DIR": str(settings.data_dir.absolute() / "worker"),
+            # torch would make a folder of its own in the machine's temporary one, and leave it there
+            "TORCHINDUCTOR_CACHE_DIR": str(settings.data_dir.absolute() / "worker" / "inductor"),
         }
         return Child("emulator", [sys.executable, "-m", "relay.worker"], mine, logs / "emulator.log")
+
+    def _local(self) -> str:
+        """The web process as this machine reaches it; an address that means all of them is none to connect to."""
+        host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(self.settings.host, self.settings.host)
+        return f"http://[{host}]:{self.settings.port}" if ":" in host else f"http://{host}:{self.settings.port}"
 
     def wait_ready(self) -> None:
         """Returns when the web process answers that it is ready; SettingsError with its last lines otherwise."""
@@ -115,7 +160,7 @@ class Up:
         while time.monotonic() < deadline and not self.stop.is_set():
             self.supervisor.step()
             try:
-                with urllib.request.urlopen(f"http://{self.settings.host}:{self.settings.port}/readyz", timeout=2):
+                with urllib.request.urlopen(f"{self._local()}/readyz", timeout=2):
                     return
             except (urllib.error.URLError, OSError):
                 time.sleep(0.1)
@@ -141,16 +186,18 @@ class Up:
 
 
 def up(settings: Settings, config: str | None, worker: bool = True) -> None:
-    """Runs until SIGTERM or SIGINT; ``worker``: with an emulator worker. Leaves no process and, outside ``data_dir``, no file."""
+    """Runs until SIGTERM or SIGINT; ``worker``: with an emulator worker. Leaves no process and, outside ``data_dir``,
+    no file. SettingsError, ConfigError, AllowlistError."""
     check(settings, worker)
-    relay = Up(settings, config, worker)
+    relay = Up(settings.model_copy(update={"port": check_port(settings)}), config, worker)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: relay.stop.set())
-    try:
-        relay.start()
-        relay.wait_ready()
-        if not relay.stop.is_set():
-            relay.announce()
-        relay.run()
-    finally:
-        relay.close()
+    with alone(settings.data_dir):
+        try:
+            relay.start()
+            relay.wait_ready()
+            if not relay.stop.is_set():
+                relay.announce()
+            relay.run()
+        finally:
+            relay.close()

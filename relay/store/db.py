@@ -9,8 +9,9 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
+from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from relay.errors import SettingsError
 
@@ -25,9 +26,17 @@ def open_engine(url: str) -> Engine:
     except ArgumentError as exc:
         raise SettingsError(f"database_url: {exc}", "for example sqlite:////var/lib/relay/relay.sqlite3") from exc
     if parsed.get_backend_name() != "sqlite":
-        return create_engine(url, pool_pre_ping=True, pool_size=10)
+        try:
+            return create_engine(url, pool_pre_ping=True, pool_size=10)
+        except (ArgumentError, ImportError) as exc:
+            shown = parsed.render_as_string(hide_password=True)
+            raise SettingsError(f"database_url: {shown}: {exc}", "install the database's driver") from exc
     if parsed.database:
-        Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(parsed.database).parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as exc:
+            raise SettingsError(f"database_url: {folder}: {exc.strerror}", "give a folder that can be written") from exc
     engine = create_engine(url, connect_args={"timeout": 30})
 
     @event.listens_for(engine, "connect")
@@ -55,9 +64,17 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
 
 def migrate(engine: Engine) -> None:
-    """Brings the database to the newest schema. Safe to call from several processes: Alembic's version row decides."""
+    """Brings the database to the newest schema. Safe to call from several processes: Alembic's version row decides.
+    SettingsError when there is no database to be had there, or that of a newer release."""
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
-    with engine.begin() as conn:
-        config.attributes["connection"] = conn
-        command.upgrade(config, "head")
+    shown = engine.url.render_as_string(hide_password=True)
+    try:
+        with engine.begin() as conn:
+            config.attributes["connection"] = conn
+            command.upgrade(config, "head")
+    except DBAPIError as exc:
+        problem = str(exc.orig).strip().splitlines()[0]
+        raise SettingsError(f"database_url: {shown}: {problem}", "give a database that can be written") from exc
+    except CommandError as exc:
+        raise SettingsError(f"database_url: {shown}: {exc}", "a newer release made it: start that one") from exc
