@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 KILL_S = 5.0
 """Seconds in which a host must end a child it is told to end."""
-LOOK_S = 0.25
+MOST_KERNELS = 2_000_000
+"""Kernels a second that the emulated device cannot reach by an order of magnitude."""
+LOOK_S = 0.1
 """Seconds between two looks at a child's memory."""
 
 
@@ -73,6 +75,8 @@ class Batch:
     ) -> None:
         self._host, self._rows, self._limits, self._deadline, self._result = host, rows, limits, deadline, result
         self._position = 0
+        self.implausible: list[str] = []
+        """Variants whose kernel counts cannot be true: they have none."""
         self.leaked: list[str] = []
         """What the last variant left changed in its process, which ended therefore."""
         self._running = False
@@ -187,11 +191,19 @@ class Batch:
     def _write(self, outcome: Outcome | str, **values: Any) -> None:
         total = device.METER.snapshot()
         spent, self._meter = total - self._meter, total
+        row = self._rows[self._position]
+        most = MOST_KERNELS * (time.monotonic() - self._since + 1)
+        if not 0 <= spent.kernels <= most or not 0 <= spent.modelled_ns <= most * 1e9:
+            # the test process counts; this one can only see that no device was that fast
+            self.implausible.append(row.key)
+            counted: tuple[int | None, float | None] = None, None
+        else:
+            counted = spent.kernels, round(spent.modelled_us, 3)
         self._result(
-            self._rows[self._position],
+            row,
             outcome,
-            kernels=max(0, spent.kernels),
-            modelled_us=max(0.0, round(spent.modelled_us, 3)),
+            kernels=counted[0],
+            modelled_us=counted[1],
             **values,
         )
         self._position += 1

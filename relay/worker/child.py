@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from relay.worker import protocol
@@ -21,6 +23,9 @@ def run(items: Sequence[Any], out: int, go: int, failed_subtests: list[str]) -> 
     from _pytest.runner import runtestprotocol
 
     _drain(go)  # a permission that a killed child did not take
+    # a fork of this process that comes back out of its test must not speak for it
+    for fd in (out, go):
+        os.register_at_fork(after_in_child=partial(os.close, fd))
     state = State()
     for i, item in enumerate(items):
         protocol.send(out, {"start": i})
@@ -28,6 +33,8 @@ def run(items: Sequence[Any], out: int, go: int, failed_subtests: list[str]) -> 
         following = items[i + 1] if i + 1 < len(items) else None
         reports = runtestprotocol(item, log=False, nextitem=following)
         end = _summary(reports, failed_subtests)
+        if end["raw"] in ("failed", "error"):
+            _forget_frames()
         leaked = state.changed()
         with suppress(OSError, ValueError):  # a test may close them
             sys.stdout.flush()
@@ -39,6 +46,14 @@ def run(items: Sequence[Any], out: int, go: int, failed_subtests: list[str]) -> 
         # the supervisor reads the meter while nothing runs
         if os.read(go, 1) != b"g":
             return
+
+
+def _forget_frames() -> None:
+    """pytest keeps the last failure's frames for a debugger, and they keep whatever the test had in memory."""
+    for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+        if hasattr(sys, name):
+            delattr(sys, name)
+    gc.collect()
 
 
 def _summary(reports: Sequence[Any], failed_subtests: Sequence[str]) -> dict[str, Any]:

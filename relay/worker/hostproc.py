@@ -24,11 +24,11 @@ from selector.model import TestId
 START_S = 180.0
 """Seconds in which torch must be imported and a list of what was collected must follow the last file."""
 QUIT_S = 5.0
-LOOK_S = 0.25
+LOOK_S = 0.1
 """Seconds between two looks at what the tests use."""
 MAX_ROWS = 500_000
-PROCESSES = 512
-"""Processes that a batch may have at once."""
+PROCESSES = 64
+"""Processes that a batch may have at once; found out within LOOK_S, and the kernel stops at namespaces.PROCESSES."""
 HOST_MB = 2048
 """MiB that host and collector may take beside a batch's: torch, and the variants of the largest files."""
 LOG_BYTES = 64 << 20
@@ -214,7 +214,7 @@ class HostProcess:
         if len(found) > PROCESSES:
             return f"more than {PROCESSES} processes"
         allowed = memory_mb + (HOST_MB if host_too else 0)
-        resident = sandbox.memory_mb(found, allowed)
+        resident = sandbox.memory_mb(found, allowed, 0.0 if top == self.pid else sandbox.rss_mb(top))
         if resident > allowed:
             return f"out of memory: {resident:.0f} MiB resident, the limit is {memory_mb:g}"
         if self.logs.size() > LOG_BYTES:

@@ -27,8 +27,11 @@ _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 SCRATCH = Path("/tmp")
 """The private temporary folder inside: memory of its own, gone with the namespace."""
-PROCESSES = 4096
-"""Processes and threads that may live in one process namespace, where the kernel has a limit for each (6.14)."""
+PROCESSES = 96
+"""Processes and threads that may live in one process namespace, where the kernel has a limit for each (6.14). Each of
+a fork bomb's is a copy of a process with torch in it, and hundreds of those take a minute to end."""
+_RESERVED = 300
+"""Numbers below are not given out again once the counter has passed them."""
 ETC = (
     "alternatives", "fonts", "group", "hosts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias",
     "localtime", "mime.types", "nsswitch.conf", "os-release", "passwd", "protocols", "services",
@@ -130,7 +133,11 @@ def _devices(dev: Path, scratch_mb: int) -> None:
 
 def _limit_processes(proc: Path) -> None:
     """Where the kernel knows limits a namespace: few processes, and no further user namespaces inside."""
-    for name, value in (("kernel/pid_max", PROCESSES), ("user/max_user_namespaces", 0)):
+    for name, value in (
+        ("kernel/ns_last_pid", _RESERVED + 1),
+        ("kernel/pid_max", _RESERVED + PROCESSES),
+        ("user/max_user_namespaces", 0),
+    ):
         try:
             (proc / "sys" / name).write_text(str(value))
         except OSError:

@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Any
 
 from relay import device
 from relay.errors import BadRequest, RelayError
-from relay.worker import sandbox
+from relay.worker import export, sandbox
 from relay.worker.hostproc import HostProcess
 from relay.worker.shard_run import BATCH, Runner
 from relay.worker.spec import Shard, read_spec
@@ -151,6 +152,8 @@ def main(argv: list[str] | None = None) -> int:
     where.add_argument("--out", help="file the results are written to")
     where.add_argument("--out-fd", type=int, help="descriptor the results are written to")
     parser.add_argument("--batch", type=int, default=BATCH, help=f"variants a forked process runs (default {BATCH})")
+    parser.add_argument("--junit", help="file for JUnit XML of the results")
+    parser.add_argument("--ctrf", help="file for the results in the Common Test Report Format")
     parser.add_argument("--strict", action="store_true", help="refuse untrusted code where the sandbox is incomplete")
     parser.add_argument("--parent", type=int, default=0, help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
@@ -169,8 +172,20 @@ def main(argv: list[str] | None = None) -> int:
         print(f"relay-runner: {exc}", file=sys.stderr)  # noqa: T201
         return 2
     tree = Path(args.tree).resolve()
+    began, kept, write = time.time(), list[dict[str, Any]](), writer(fd)
+
+    def emit(line: dict[str, Any]) -> None:
+        write(line)
+        kept.append(line)
+
     with supervising() as tmp:
-        status, _ = run_one(shard, tree, tmp, writer(fd), batch=max(1, args.batch), strict=args.strict)
+        status, _ = run_one(shard, tree, tmp, emit, batch=max(1, args.batch), strict=args.strict)
+    *lines, last = kept
+    if args.junit:
+        Path(args.junit).write_bytes(export.junit(lines, last.get("report", {}).get("errors", ())))
+    if args.ctrf:
+        told = export.ctrf(lines, int(began * 1000), int(time.time() * 1000), "relay-runner")
+        Path(args.ctrf).write_text(json.dumps(told, indent=1), encoding="utf-8")
     return status
 
 

@@ -254,12 +254,18 @@ def by_inner_pid(pids: Iterable[int], inner: int) -> int | None:
     return None
 
 
-def memory_mb(pids: Iterable[int], enough: float) -> float:
-    """Memory of processes together in MiB. Exact (pages that they share count once) only above ``enough``: what each
-    has resident is quick to read, and the sum of it is never too small."""
+FEW = 16
+
+
+def memory_mb(pids: Iterable[int], enough: float, shared: float = 0.0) -> float:
+    """Memory of processes together in MiB, of which each has ``shared`` from the process that it was forked from.
+
+    Exact (pages that several have count once) only above ``enough``, and for a few processes: walking a process's pages
+    takes longer than a fork bomb takes to double.
+    """
     pids = list(pids)
-    rough = sum(rss_mb(pid) for pid in pids)
-    return rough if rough <= enough else sum(_pss_mb(pid) for pid in pids)
+    rough = sum(max(0.0, rss_mb(pid) - shared) for pid in pids)
+    return rough if rough <= enough or len(pids) > FEW else sum(_pss_mb(pid) for pid in pids)
 
 
 def _pss_mb(pid: int) -> float:

@@ -53,6 +53,8 @@ class Runner:
         self._matched: set[TestId] = set()
         self._emptied: dict[str, str] = {}
         self._leaks: list[dict[str, Any]] = []
+        self._implausible: list[str] = []
+        self._counted = [0, 0.0]
         self._collected = 0
         self._restarts = 0
         self._timings = {"prepare_s": 0.0, "import_s": 0.0, "collect_s": 0.0, "run_s": 0.0}
@@ -83,13 +85,14 @@ class Runner:
             "refused": [{"file": file, "message": message} for file, message in self._refused.items()],
             "leaks": self._leaks,
             "meter": {
-                "kernels": max(0, spent.kernels),
+                "kernels": self._counted[0],
                 "h2d_bytes": max(0, spent.h2d_bytes),
                 "d2h_bytes": max(0, spent.d2h_bytes),
-                "modelled_us": max(0.0, spent.modelled_us),
+                "modelled_us": round(self._counted[1], 3),
                 "fallbacks": max(0, spent.fallbacks),
                 # the tests' own process counts: what an untrusted author's code says of itself is evidence of no more
                 "trusted": self.shard.trusted,
+                "implausible": self._implausible[:LEAKS],
             },
             "timings": {key: round(value, 3) for key, value in self._timings.items()},
             "isolation": {**self._isolation.as_report(), "restarts": self._restarts},
@@ -235,7 +238,10 @@ class Runner:
                 if self._out_of_time(list(dict.fromkeys(row.test.file for row in todo))):
                     return
                 batch = Batch(host, todo[: self._batch], self.shard.limits, self._deadline, self.result)
-                batch.run()
+                try:
+                    batch.run()
+                finally:
+                    self._implausible += batch.implausible
                 if batch.leaked and len(self._leaks) < LEAKS:
                     self._leaks.append({"variant": batch.last, "left": batch.leaked})
                 todo = [row for row in todo if row.key not in self._reported]
@@ -249,6 +255,8 @@ class Runner:
         self._reported.add(row.key)
         final = outcome if isinstance(outcome, Outcome) else moded(row.mode, outcome)
         reason = values.pop("reason", None) or (row.reason if row.mode is not Mode.MANDATORY_SUCCESS else None)
+        self._counted[0] += values.get("kernels") or 0
+        self._counted[1] += values.get("modelled_us") or 0.0
         self._emit(
             {
                 "test": str(row.test),

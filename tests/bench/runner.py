@@ -1,4 +1,4 @@
-"""The runner against one ``pytest`` process a shard, side by side: ``python tests/bench/runner.py [small|large|isolation]``.
+"""The runner against one ``pytest`` process a shard: ``python tests/bench/runner.py [small|large|isolation]``.
 
 Test files in upstream's style are written on the fly, so that no tree is needed; both sides run the same files on the
 same emulated device and the same machine, taking turns. A ratio is what counts: seconds depend on who else is at work.
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 
 from relay.worker import sandbox
@@ -146,7 +147,7 @@ class Bench:
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
         seconds = time.monotonic() - began
         last = done.stdout.strip().splitlines()[-1].split()
-        return seconds, sum(int(n) for n, what in zip(last, last[1:], strict=False) if what.startswith(("passed", "skip")))
+        return seconds, sum(int(n) for n, what in pairwise(last) if what.startswith(("passed", "skip")))
 
     def warm(self) -> None:
         """Waits for the warm process, which a worker starts long before its first shard."""
@@ -174,8 +175,8 @@ def large(bench: Bench, shards: int) -> None:
     bench.write("test_large.py", LARGE)
     tests = ["test/test_large.py::TestLarge::test_shape"]
     listing = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", "-p", "bench_device", "-W", "ignore",
-         "test_large.py"],
+        [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", "-p", "bench_device",
+         "-W", "ignore", "test_large.py"],
         cwd=bench.tree / "test", capture_output=True, text=True,
         env={**sandbox.environment(bench.folder), "PYTHONPATH": f"{bench.folder / 'plugin'}:{Path.cwd()}"},
     )  # fmt: skip
