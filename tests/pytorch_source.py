@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 SUITES = {"2.6.0": "trixie", "1.13.1": "bookworm"}
 """version of PyTorch -> Debian suite whose source package it is"""
@@ -163,13 +164,14 @@ def _run(command: list[str], cwd: Path) -> str:
 
 def _unpack(packed: Path, tree: Path) -> None:
     """The tarball without its top folder."""
+    careful: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # not before Python 3.11.4
     try:
         with lzma.open(packed) as plain, tarfile.open(fileobj=plain, mode="r|") as tar:
             for member in tar:
                 _, _, inside = member.name.partition("/")
-                if inside:
+                if inside and ".." not in inside.split("/"):
                     member.name = inside
-                    tar.extract(member, tree, filter="data")
+                    tar.extract(member, tree, **careful)
     except (tarfile.TarError, lzma.LZMAError, EOFError) as exc:
         raise CannotHave(f"{packed.name} cannot be unpacked: {exc}") from exc
 
@@ -186,6 +188,7 @@ def _import(tree: Path) -> None:
     for args in (
         ("init", "--quiet", "--initial-branch=main"),
         ("config", "uploadpack.allowAnySHA1InWant", "true"),
+        ("config", "uploadpack.allowFilter", "true"),
         ("add", "--all", "--force"),
         ("commit", "--quiet", "--message", "Source package"),
     ):
