@@ -69,9 +69,7 @@ def select(
     """Which upstream tests matter for this change and this device, and why."""
     from relay import cli_select
 
-    raise typer.Exit(
-        cli_select.run(upstream, base, head, configs, opdb, as_json=as_json, explain=explain, cache=cache)
-    )
+    raise typer.Exit(cli_select.run(upstream, base, head, configs, opdb, as_json=as_json, explain=explain, cache=cache))
 
 
 @app.command()
