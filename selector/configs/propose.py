@@ -111,7 +111,7 @@ def _entries(tests: Mapping[TestId, list[Mapping[str, Any]]], found: Proposal) -
         modes = {limit[0] for limit in limits if limit is not None}
         reasons = list(dict.fromkeys(limit[1] for limit in limits if limit is not None))
         mode = "skip" if "skip" in modes else "xfail"
-        reason = reasons[0] if len(reasons) == 1 else "; ".join(sorted(reasons)[:3])
+        reason = _together(reasons)
         name = f"{test.cls}::{test.method}"
         dtypes = _dtypes_that_fail(variants, failed)
         if mode == "xfail" and dtypes:
@@ -129,6 +129,19 @@ def _entries(tests: Mapping[TestId, list[Mapping[str, Any]]], found: Proposal) -
         edits = CommentedMap(dtypes=CommentedMap(include=include))
         entries.append(CommentedMap(names=CommentedSeq(names), mode=mode, reason=reason, edits=edits))
     return entries
+
+
+def _together(reasons: Sequence[str]) -> str:
+    """One reason of several; those that differ in one word are said once."""
+    kinds: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for reason in sorted(reasons):
+        found = re.fullmatch(r"(makes |needs the operator )(\w+)(.*)", reason)
+        kinds[(found[1], found[3]) if found else (reason, "")].append(found[2] if found else "")
+    said = []
+    for (start, end), words in kinds.items():
+        start = start.replace("operator ", "operators ") if len(words) > 1 else start
+        said.append(f"{start}{', '.join(words[:3])}{' and others' if len(words) > 3 else ''}{end}")
+    return "; ".join(said)
 
 
 def _dtypes_that_fail(variants: Sequence[Mapping[str, Any]], failed: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

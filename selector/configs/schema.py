@@ -194,7 +194,7 @@ def _hint_misplaced(doc: Document, node: MappingNode, what: str) -> None:
     keys = {str(key.value): key for key, _ in node.value}  # a key may be a list; fields() complains about it
     if "kwargs" in keys and "sample_inputs_func" in keys:
         hint = "move it into sample_inputs_func, beside args"
-        message = f"'kwargs' of {what} has no effect here"
+        message = f"'kwargs' of {what} stands one level too high"
         doc.problem(keys["kwargs"], "config-misplaced-key", message, hint, lenient=True)
         node.value = [(key, value) for key, value in node.value if key.value != "kwargs"]
 

@@ -158,7 +158,7 @@ class _Check:
         here = [path for path in self.paths if file.path.matches(path)]
         if not here:
             glob = file.path.regex is not None
-            fine = glob and (file.allow_empty or suite.allow_empty)
+            fine = file.allow_empty or (glob and suite.allow_empty)
             what = "the glob matches no file of upstream" if glob else "there is no such file in upstream"
             self.add(at, "config-dead-file", f"{file.path.text}: {what}", self._moved_file(file), warn=fine)
             return
