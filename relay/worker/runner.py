@@ -89,8 +89,12 @@ def writer(fd: int) -> Callable[[dict[str, Any]], None]:
 def run_one(
     shard: Shard, tree: Path, tmp: Path, emit: Callable[[dict[str, Any]], None], *,
     batch: int = BATCH, strict: bool = False, host: HostProcess | None = None, keep: bool = False,
+    entries: dict[str, str] | None = None,
 ) -> tuple[int, HostProcess | None]:  # fmt: skip
-    """Runs a shard and writes its lines. Returns the exit status and, with ``keep``, the host to go on with."""
+    """Runs a shard and writes its lines. Returns the exit status and, with ``keep``, the host to go on with.
+
+    ``entries`` is filled with the config's entry of each variant that has one.
+    """
     runner = Runner(shard, tree, tmp, emit, batch=batch, strict=strict, host=host)
     try:
         emit({"report": runner.run()})
@@ -102,6 +106,8 @@ def run_one(
         keep = False
     if not keep:
         runner.end_host()
+    if entries is not None:
+        entries.update(runner.entries)
     return status, runner.host
 
 
@@ -173,14 +179,19 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     tree = Path(args.tree).resolve()
     began, kept, write = time.time(), list[dict[str, Any]](), writer(fd)
+    entries: dict[str, str] = {}
 
     def emit(line: dict[str, Any]) -> None:
         write(line)
         kept.append(line)
 
     with supervising() as tmp:
-        status, _ = run_one(shard, tree, tmp, emit, batch=max(1, args.batch), strict=args.strict)
+        status, _ = run_one(
+            shard, tree, tmp, emit, batch=max(1, args.batch), strict=args.strict, entries=entries
+        )  # fmt: skip
     *lines, last = kept
+    for line in lines:
+        line["entry"] = entries.get(f"{line['test'].rpartition('::')[0]}::{line['variant']}")
     if args.junit:
         Path(args.junit).write_bytes(export.junit(lines, last.get("report", {}).get("errors", ())))
     if args.ctrf:

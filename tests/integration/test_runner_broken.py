@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -181,7 +186,7 @@ class TestLeaky(TestCase):
     def test_b_grad(self): torch._C._set_grad_enabled(False)
     def test_c_deterministic(self): torch.use_deterministic_algorithms(True)
     def test_d_threads(self): torch.set_num_threads(2)
-    def test_e_device(self): torch.set_default_device("cpu")
+    def test_e_recursion(self): sys.setrecursionlimit(5000)
     def test_f_cwd(self): os.chdir("/")
     def test_g_environment(self): os.environ["LEFT_BEHIND"] = "1"
     def test_h_environment_gone(self): del os.environ["PATH"]
@@ -232,3 +237,51 @@ def test_a_file_that_takes_everything_while_it_is_imported_costs_itself(tmp_path
     assert "out of memory" in errors["test_hog"]
     assert "processes" in errors["test_bomb"]
     assert lines["test_fine"]["outcome"] == "passed"
+
+
+DAEMON = """
+import os, time
+from unittest import TestCase
+
+
+class TestDaemon(TestCase):
+    def test_daemon(self):
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                os.execvp("sleep", ["sleep", "8642.5"])
+            os._exit(0)
+        time.sleep(600)
+"""
+
+
+def test_kill_9_of_the_supervisor_leaves_no_daemon_and_its_folder_goes_with_the_next(tmp_path: Path) -> None:
+    tests = tmp_path / "tree" / "test"
+    tests.mkdir(parents=True)
+    (tests / "test_daemon.py").write_text(DAEMON)
+    shard = {"tests": ["test/test_daemon.py::TestDaemon::test_daemon"], "runtime": {"kind": "tests-only"}}
+    (tmp_path / "spec.json").write_text(json.dumps(shard))
+    (tmp_path / "room").mkdir()
+    command = [sys.executable, "-m", "relay.worker.runner", "--spec", "spec.json", "--tree", "tree", "--out", "out"]
+    env = {**os.environ, "TMPDIR": str(tmp_path / "room")}
+    runner = subprocess.Popen(command, cwd=tmp_path, env=env)
+
+    def daemons() -> list[Path]:
+        return [p for p in Path("/proc").glob("[0-9]*/cmdline") if b"8642.5" in _read(p)]
+
+    try:
+        until = time.monotonic() + 60
+        while not daemons():
+            assert time.monotonic() < until, "the test did not start its daemon"
+            time.sleep(0.1)
+    finally:
+        runner.kill()
+        runner.wait()
+    until = time.monotonic() + 10
+    while daemons():
+        assert time.monotonic() < until, "the daemon lives on"
+        time.sleep(0.1)
+    assert len(list((tmp_path / "room").iterdir())) == 1
+    (tmp_path / "spec.json").write_text(json.dumps({**shard, "tests": []}))
+    subprocess.run(command, cwd=tmp_path, env=env, check=True, timeout=60)
+    assert list((tmp_path / "room").iterdir()) == []
