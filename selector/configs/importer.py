@@ -95,6 +95,7 @@ def _converted(source: ConfigSource, counts: _Counts) -> Any:
         tests = file.get("tests")
         if not isinstance(tests, CommentedSeq):
             continue
+        _move_kwargs(tests)
         new: list[tuple[int, list[Any]]] = []
         for index, entry in enumerate(tests):
             if isinstance(entry, CommentedMap):
@@ -105,6 +106,22 @@ def _converted(source: ConfigSource, counts: _Counts) -> Any:
             for more in reversed(entries[1:]):
                 tests.insert(index + 1, more)
     return document
+
+
+def _move_kwargs(value: Any) -> None:
+    """``kwargs`` beside ``sample_inputs_func`` had no effect in the older tool; they belong to the call."""
+    if isinstance(value, CommentedMap):
+        inputs = value.get("sample_inputs_func")
+        if isinstance(inputs, CommentedMap) and isinstance(value.get("kwargs"), CommentedMap):
+            misplaced = value.pop("kwargs")
+            own = inputs.setdefault("kwargs", CommentedMap())
+            for key, given in misplaced.items():
+                own.setdefault(key, given)
+        for inner in value.values():
+            _move_kwargs(inner)
+    elif isinstance(value, CommentedSeq):
+        for inner in value:
+            _move_kwargs(inner)
 
 
 def _all(found: dict[int, list[Comment]]) -> list[Comment]:

@@ -96,6 +96,15 @@ def test_a_repeated_global_becomes_one_sheet() -> None:
     assert before.dtypes(test) == after.dtypes(test)
 
 
+def test_misplaced_kwargs_are_moved_into_the_call() -> None:
+    item = "{name: torch.add, sample_inputs_func: {args: [{value: 1}]}, kwargs: {alpha: 2}}"
+    text = OLD.replace("            dtypes:\n", f"            ops: {{include: [{item}]}}\n            dtypes:\n")
+    assert [p.code for p in lint([ConfigSource("x.yaml", text)])] == ["config-misplaced-key"]
+    (source,) = imported(text)
+    assert lint([source]) == []
+    assert "alpha: 2" in source.text
+
+
 @pytest.mark.parametrize(
     ("said", "reason", "issue"),
     [
