@@ -144,8 +144,6 @@ class Up:
             "RELAY_WORKER_DEVICE": settings.device,
             "RELAY_WORKER_NAME": f"emulator-{socket.gethostname()}",
             "RELAY_WORKER_DIR": str(settings.data_dir.absolute() / "worker"),
-            # torch would make a folder of its own in the machine's temporary one, and leave it there
-            "TORCHINDUCTOR_CACHE_DIR": str(settings.data_dir.absolute() / "worker" / "inductor"),
         }
         return Child("emulator", [sys.executable, "-m", "relay.worker"], mine, logs / "emulator.log")
 
