@@ -14,13 +14,20 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from relay.errors import SettingsError
+from relay.store.turn import Turn
 
+TURN = "turn"
 MIGRATIONS = Path(__file__).with_name("migrations")
 
 
-def open_engine(url: str) -> Engine:
-    """An engine for ``url``. On SQLite every transaction of ``begin`` takes the write lock at once (BEGIN IMMEDIATE):
-    upgrading a read lock in the middle would fail at once instead of waiting for its turn."""
+def open_engine(url: str, *, answering: bool = False) -> Engine:
+    """An engine for ``url``; ``answering``: for the process that acknowledges things to the outside.
+
+    On SQLite every transaction of ``begin`` takes the write lock at once (BEGIN IMMEDIATE): upgrading a read lock in
+    the middle would fail at once instead of waiting for its turn. Turns are given in order, those who answer first.
+    What is acknowledged is on the disk before the answer (synchronous=FULL). Everybody else leaves that to the next
+    checkpoint: a power cut may take back their last steps, never some of them, and they are done again.
+    """
     try:
         parsed = make_url(url)
     except ArgumentError as exc:
@@ -43,17 +50,50 @@ def open_engine(url: str) -> Engine:
     def _pragmas(dbapi: Any, _record: Any) -> None:
         dbapi.isolation_level = None  # we say BEGIN ourselves
         cursor = dbapi.cursor()
-        # FULL: what was acknowledged survives a power cut, not only a kill
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=30000"):
+        level = "FULL" if answering else "NORMAL"
+        for pragma in ("journal_mode=WAL", f"synchronous={level}", "foreign_keys=ON", "busy_timeout=30000"):
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
+
+    if parsed.database and parsed.database != ":memory:":
+        _take_turns(engine, Path(parsed.database), answering)
 
     @event.listens_for(engine, "begin")
     def _begin(conn: Connection) -> None:
         read_only = conn.get_execution_options().get("read_only", False)
-        conn.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+        if read_only:
+            conn.exec_driver_sql("BEGIN")
+            return
+        turn: Turn | None = conn.info.get(TURN)
+        if turn is not None:
+            turn.take()
+        try:
+            conn.exec_driver_sql("BEGIN IMMEDIATE")
+        except BaseException:
+            if turn is not None:
+                turn.give()
+            raise
 
     return engine
+
+
+def _take_turns(engine: Engine, database: Path, first: bool) -> None:
+    @event.listens_for(engine, "connect")
+    def _queue(_dbapi: Any, record: Any) -> None:
+        record.info[TURN] = Turn(database, first)
+
+    # the pool's events come after COMMIT and ROLLBACK were sent, and also when a connection is lost
+    @event.listens_for(engine, "reset")
+    @event.listens_for(engine, "checkin")
+    def _give(_dbapi: Any, record: Any, *_: Any) -> None:
+        if TURN in record.info:
+            record.info[TURN].give()
+
+    @event.listens_for(engine, "close")
+    def _leave(_dbapi: Any, record: Any) -> None:
+        turn = record.info.pop(TURN, None)
+        if turn is not None:
+            turn.close()
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from relay.web import callback, live, ops, pages, problems, webhook, workers
 
 def create_app(settings: Settings) -> FastAPI:
     """The application. ``app.state`` has ``engine`` and ``settings``; everything else is made from them."""
-    engine = open_engine(settings.database)
+    engine = open_engine(settings.database, answering=True)
     migrate(engine)
 
     @asynccontextmanager
