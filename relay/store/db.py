@@ -82,10 +82,9 @@ def _take_turns(engine: Engine, database: Path, first: bool) -> None:
     def _queue(_dbapi: Any, record: Any) -> None:
         record.info[TURN] = Turn(database, first)
 
-    # the pool's events come after COMMIT and ROLLBACK were sent, and also when a connection is lost
-    @event.listens_for(engine, "reset")
+    # comes after COMMIT and ROLLBACK were sent, and also when a connection was lost
     @event.listens_for(engine, "checkin")
-    def _give(_dbapi: Any, record: Any, *_: Any) -> None:
+    def _give(_dbapi: Any, record: Any) -> None:
         if TURN in record.info:
             record.info[TURN].give()
 
