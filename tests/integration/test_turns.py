@@ -68,7 +68,7 @@ def test_a_killed_writer_s_turn_is_over(url):
     time.sleep(0.2)
     assert served(url) == []
     holder.kill()
-    holder.wait()
+    holder.communicate()
     waiting.join(20)
     assert served(url) == ["next"]
 
