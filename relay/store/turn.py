@@ -1,9 +1,9 @@
 """Whose turn it is to write to an SQLite file, across processes.
 
 SQLite lets one writer at a time; the others sleep and ask again, so under load some wait for seconds while newcomers
-pass them. Here writers queue in the kernel on a lock of a file beside the database, which gives turns in order. Those
-with ``first`` (the web process: somebody waits for its answer) stand in a queue of their own: everybody else passes a
-gate before that queue, one at a time, and so keeps at most one of them ahead of an answer.
+pass them. Here writers wait in the kernel on a lock of a file beside the database, and are woken when it is free. Those
+with ``first`` (the web process: somebody waits for its answer) wait for that lock alone. Everybody else passes a gate
+first, one at a time, and opens it for the next only after the lock was given back: an answer waits for one of them.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ class Turn:
         if self._gate >= 0:
             fcntl.flock(self._gate, fcntl.LOCK_EX)
         fcntl.flock(self._main, fcntl.LOCK_EX)
-        if self._gate >= 0:
-            fcntl.flock(self._gate, fcntl.LOCK_UN)
         held.add(self._key)
         self._taken = True
 
@@ -43,6 +41,8 @@ class Turn:
             self._taken = False
             _holding.keys.discard(self._key)
             fcntl.flock(self._main, fcntl.LOCK_UN)
+            if self._gate >= 0:
+                fcntl.flock(self._gate, fcntl.LOCK_UN)
 
     def close(self) -> None:
         self.give()

@@ -40,6 +40,7 @@ def op_database(folder: Path) -> str:
         folder.mkdir(parents=True, exist_ok=True)
         fresh = folder / f"opdb-{build}.{os.getpid()}.tmp"
         env = {"PATH": os.environ.get("PATH", os.defpath), "OMP_NUM_THREADS": "1", "HOME": str(folder)}
+        env["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "inductor")  # else torch makes a folder in /tmp
         if "PYTHONPATH" in os.environ:
             env["PYTHONPATH"] = os.environ["PYTHONPATH"]
         command = [sys.executable, "-m", "relay.worker.opdb", "--out", str(fresh)]

@@ -29,11 +29,16 @@ def url(tmp_path):
     return url
 
 
-def write(url, who, answering=False):
-    engine = open_engine(url, answering=answering)
+def write(engine, who):
     with engine.begin() as conn:
         conn.execute(text("insert into served (who) values (:who)"), {"who": who})
-    engine.dispose()
+
+
+def opened(url, **how):
+    """An engine whose connection is made, so that a thread that uses it starts with its turn."""
+    engine = open_engine(url, **how)
+    with reading(engine):
+        return engine
 
 
 def served(url):
@@ -42,16 +47,17 @@ def served(url):
 
 
 def test_who_answers_somebody_waits_for_one_other_at_most(url):
-    holder = open_engine(url)
+    holder, web = opened(url), opened(url, answering=True)
+    workers = [opened(url) for _ in range(6)]
     threads = []
     with holder.begin():
         for n in range(6):
-            threads.append(threading.Thread(target=write, args=(url, f"worker {n}")))
+            threads.append(threading.Thread(target=write, args=(workers[n], f"worker {n}")))
             threads[-1].start()
-        time.sleep(0.5)  # they all wait now: one at the lock, the rest at the gate
-        threads.append(threading.Thread(target=write, args=(url, "web", True)))
+        time.sleep(1.0)  # they all wait now: one at the lock, the rest at the gate
+        threads.append(threading.Thread(target=write, args=(web, "web")))
         threads[-1].start()
-        time.sleep(0.3)
+        time.sleep(1.0)
     for thread in threads:
         thread.join()
     order = served(url)
@@ -63,7 +69,7 @@ def test_a_killed_writer_s_turn_is_over(url):
     holder = subprocess.Popen([sys.executable, "-c", HOLD, url], stdout=subprocess.PIPE)
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"held\n"
-    waiting = threading.Thread(target=write, args=(url, "next"))
+    waiting = threading.Thread(target=write, args=(opened(url), "next"))
     waiting.start()
     time.sleep(0.2)
     assert served(url) == []
@@ -77,7 +83,7 @@ def test_a_transaction_that_fails_gives_its_turn_back(url):
     engine = open_engine(url)
     with pytest.raises(ZeroDivisionError), engine.begin():
         _ = 1 / 0
-    write(url, "next")
+    write(opened(url), "next")
     assert served(url) == ["next"]
 
 
@@ -85,11 +91,11 @@ def test_a_write_inside_a_write_is_refused_instead_of_waiting_for_itself(url):
     outer, inner = open_engine(url), open_engine(url)
     with outer.begin(), pytest.raises(RuntimeError, match="inside another of the same thread"), inner.begin():
         pass
-    write(url, "next")
+    write(opened(url), "next")
     assert served(url) == ["next"]
 
 
 def test_reading_waits_for_nobody(url):
-    write(url, "first")
+    write(opened(url), "first")
     with open_engine(url).begin():
         assert served(url) == ["first"]
