@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import structlog
 from celery import Celery
+from kombu.exceptions import ChannelError
 from kombu.exceptions import OperationalError as BrokerError
 from redis import Redis
 from redis.exceptions import RedisError
@@ -26,16 +27,21 @@ from relay.queue.names import shard_queue
 from relay.services import leasing
 from relay.settings import Settings, load
 from relay.store import due, tokens
-from relay.store.db import open_engine
+from relay.store.db import open_engine, reading
 
 log = structlog.get_logger(__name__)
 MARK = "relay:pump-mark"
 MARK_EVERY_S = 1.0
+BROKER_ERRORS = (BrokerError, RedisError, OSError)
+WINDOW = 100
+"""Messages a queue is given at a time: some seconds of work, so that what is handed over is begun before it is due
+again. Without a bound a backlog of thousands is handed over again and again, and workers sort out copies."""
 TIDY_EVERY_S = 60.0
 
 
 class Pump:
-    """``step`` does one round; ``send(task, id, queue)`` and ``mark()`` reach the broker and may raise its errors."""
+    """``step`` does one round; ``send(task, id, queue)``, ``mark()`` and ``depth(queue)`` (messages that wait there)
+    reach the broker and may raise its errors."""
 
     def __init__(
         self,
@@ -43,12 +49,14 @@ class Pump:
         settings: Settings,
         send: Callable[[str, str, str], None],
         mark: Callable[[], bool],
+        depth: Callable[[str], int],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.engine = engine
         self.settings = settings
         self.send = send
         self.mark = mark
+        self.depth = depth
         self.clock = clock
         self._marked_at = 0.0
         self._tidied_at = 0.0
@@ -60,19 +68,32 @@ class Pump:
         leasing.reap(self.engine, self.settings, now)
         self._tidy(now)
         self._look_for_a_flush(now)
+        with reading(self.engine) as conn:
+            queues = due.queues(conn, now)
+        try:
+            room = {queue: WINDOW - self.depth(queue) for queue in queues}
+        except BROKER_ERRORS as exc:
+            self._broker_failed("depth", exc)
+            return 0
+        if not any(free > 0 for free in room.values()):
+            return 0
         with self.engine.begin() as conn:
-            work = due.take(conn, now, self.settings.requeue_s)
+            work = due.take(conn, now, self.settings.requeue_s, room)
         sent = 0
         for item in work:
             try:
                 self.send(item.task, item.id, item.queue)
                 sent += 1
-            except (BrokerError, RedisError, OSError) as exc:
+            except BROKER_ERRORS as exc:
                 # the row is due again after its requeue time; nothing is lost but time
-                log.warning("broker refused", task=item.task, id=item.id, error=str(exc))
-                self._broker_ok = False
+                self._broker_failed(item.task, exc)
                 break
         return sent
+
+    def _broker_failed(self, doing: str, exc: Exception) -> None:
+        if self._broker_ok:
+            log.warning("broker does not answer", doing=doing, error=str(exc))
+        self._broker_ok = False
 
     def _tidy(self, now: float) -> None:
         if now - self._tidied_at < TIDY_EVERY_S:
@@ -87,10 +108,8 @@ class Pump:
         self._marked_at = now
         try:
             remembered = self.mark()
-        except (RedisError, OSError) as exc:
-            if self._broker_ok:
-                log.warning("broker does not answer", error=str(exc))
-            self._broker_ok = False
+        except BROKER_ERRORS as exc:
+            self._broker_failed("mark", exc)
             return
         if not remembered or not self._broker_ok:
             log.info("broker has no memory of us: everything outstanding is due again")
@@ -126,11 +145,24 @@ def make_sender(app: Celery) -> Callable[[str, str, str], None]:
     return send
 
 
+def make_depth(app: Celery) -> Callable[[str], int]:
+    """A function that tells how many messages wait in a queue, on any broker that Celery speaks."""
+
+    def depth(queue: str) -> int:
+        with app.connection_or_acquire() as connection:
+            try:
+                return int(connection.default_channel.queue_declare(queue, passive=True).message_count)
+            except ChannelError:
+                return 0  # an empty queue of Redis does not exist
+
+    return depth
+
+
 def run(settings: Settings, stop: threading.Event) -> None:
     """Rounds every ``poll_s`` until ``stop``. A database that is busy or away for a while is waited for."""
     engine = open_engine(settings.database)
     app = make_app(settings.broker_url, (shard_queue(settings.device),))
-    pump = Pump(engine, settings, make_sender(app), broker_mark(settings.broker_url))
+    pump = Pump(engine, settings, make_sender(app), broker_mark(settings.broker_url), make_depth(app))
     while not stop.is_set():
         try:
             pump.step()

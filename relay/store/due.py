@@ -3,11 +3,13 @@ broker loses comes back, and what arrives twice finds that there is nothing to d
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Table, select, update
+from sqlalchemy import ColumnElement, Connection, Table, select, update
 
+from relay.queue.names import OUTBOX, ROUTE, SELECT
 from relay.store import outbox, schema
 
 MAX_BACKOFF = 6
@@ -24,25 +26,37 @@ class Work:
     queue: str
 
 
-def take(conn: Connection, now: float, requeue_s: float, limit: int = 200) -> list[Work]:
-    """Marks what is due as handed over and returns it. Send it after the commit."""
+def queues(conn: Connection, now: float) -> list[str]:
+    """The queues for which something may be due: a look that takes no lock."""
+    found = []
+    for source in _sources(conn, now):
+        due = select(source.table.c.id).where(source.table.c.due_at <= now)
+        if source.only is not None:
+            due = due.where(source.only)
+        if source.queue not in found and conn.execute(due.limit(1)).first() is not None:
+            found.append(source.queue)
+    return found
+
+
+def take(conn: Connection, now: float, requeue_s: float, room: Mapping[str, int]) -> list[Work]:
+    """Marks what is due as handed over and returns it. Send it after the commit.
+
+    ``room`` says how many more each queue should get (none where it has no entry): what waits in the database is not
+    lost and not doubled, so a queue holds little more than its workers need to stay busy.
+    """
     work: list[Work] = []
-    for table, task_of in (
-        (schema.delivery, lambda row: ("relay.route", "route")),
-        (schema.dispatch, _dispatch_task),
-        (schema.shard, lambda row: ("relay.run_shard", row.queue)),
-        (schema.outbox, lambda row: ("relay.send", "outbox")),
-    ):
-        for row in _due(conn, table, now, limit):
-            task, queue = task_of(row)
-            wait = requeue_s * 2 ** min(row.attempts, MAX_BACKOFF)
-            values: dict[str, Any] = {"due_at": now + wait}
-            if table is not schema.outbox:  # there, attempts are sends
+    left = dict(room)
+    for source in _sources(conn, now):
+        free = left.get(source.queue, 0)
+        for row in source.rows(conn, now, free) if free > 0 else ():
+            values: dict[str, Any] = {"due_at": now + requeue_s * 2 ** min(row.attempts, MAX_BACKOFF)}
+            if source.table is not schema.outbox:  # there, attempts are sends
                 values["attempts"] = row.attempts + 1
-            if table is schema.dispatch:
+            if source.table is schema.dispatch:
                 values["claim"] = None  # it ran out, or the row would not be due: whoever held it may no longer write
-            conn.execute(update(table).where(table.c.id == row.id).values(**values))
-            work.append(Work(task, str(row.id), queue))
+            conn.execute(update(source.table).where(source.table.c.id == row.id).values(**values))
+            work.append(Work(source.task, str(row.id), source.queue))
+            left[source.queue] -= 1
     return work
 
 
@@ -59,15 +73,37 @@ def make_all_due(conn: Connection, now: float) -> None:
     )
 
 
-def _dispatch_task(row: Any) -> tuple[str, str]:
-    return ("relay.select", "select") if row.state == "selecting" else ("relay.conclude", "route")
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Rows of one table that go to one task in one queue."""
+
+    table: Table
+    task: str
+    queue: str
+    only: ColumnElement[bool] | None = None
+
+    def rows(self, conn: Connection, now: float, limit: int) -> list[Any]:
+        if self.table is schema.outbox:
+            return list(outbox.due(conn, now, limit))
+        table = self.table
+        query = select(table.c.id, table.c.attempts).where(table.c.due_at <= now).order_by(table.c.due_at).limit(limit)
+        if self.only is not None:
+            query = query.where(self.only)
+        if conn.dialect.name == "postgresql":
+            query = query.with_for_update(skip_locked=True)
+        return list(conn.execute(query))
 
 
-def _due(conn: Connection, table: Table, now: float, limit: int) -> list[Any]:
-    if table is schema.outbox:
-        return list(outbox.due(conn, now, limit))
-    columns = [table.c[name] for name in ("id", "attempts", "state", "queue") if name in table.c]
-    query = select(*columns).where(table.c.due_at <= now).order_by(table.c.due_at).limit(limit)
-    if conn.dialect.name == "postgresql":
-        query = query.with_for_update(skip_locked=True)
-    return list(conn.execute(query))
+def _sources(conn: Connection, now: float) -> list[_Source]:
+    selecting = schema.dispatch.c.state == "selecting"
+    waiting = select(schema.shard.c.queue).where(schema.shard.c.due_at <= now).distinct()
+    return [  # what ends a run stands before what begins one
+        _Source(schema.dispatch, "relay.conclude", ROUTE, ~selecting),
+        _Source(schema.delivery, "relay.route", ROUTE),
+        _Source(schema.dispatch, "relay.select", SELECT, selecting),
+        *(
+            _Source(schema.shard, "relay.run_shard", queue, schema.shard.c.queue == queue)
+            for queue in conn.execute(waiting).scalars()
+        ),
+        _Source(schema.outbox, "relay.send", OUTBOX),
+    ]

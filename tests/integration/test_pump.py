@@ -55,7 +55,7 @@ def pumping(engine, tmp_path, server):
     settings = Settings(data_dir=tmp_path, broker_url=url)
     clock = Clock()
     app = make_app(url, ("shards.spyre",))
-    made = pump.Pump(engine, settings, pump.make_sender(app), pump.broker_mark(url), clock)
+    made = pump.Pump(engine, settings, pump.make_sender(app), pump.broker_mark(url), pump.make_depth(app), clock)
     yield made, clock, client
     app.close()
 
@@ -83,7 +83,7 @@ def test_due_rows_of_every_kind_reach_their_queues(engine, pumping):
         )
         outbox.enqueue(conn, key="k", kind="hud", stream="s", target="t", payload={}, now=999.0)
     made.step()
-    assert waiting(client, "route") == [("relay.conclude", "['r2']"), ("relay.route", "['d1']")]
+    assert sorted(waiting(client, "route")) == [("relay.conclude", "['r2']"), ("relay.route", "['d1']")]
     assert waiting(client, "select") == [("relay.select", "['r1']")]
     assert waiting(client, "shards.spyre") == [("relay.run_shard", f"['{shard_id}']")]
     assert waiting(client, "outbox") == [("relay.send", "['1']")]
@@ -207,3 +207,38 @@ def test_a_delivery_that_is_done_is_not_due(engine, pumping):
     assert waiting(client, "route") == []
     with reading(engine) as conn:
         assert conn.execute(select(delivery.c.state)).scalar_one() == "routed"
+
+
+def test_a_backlog_waits_in_the_database_and_not_twice_in_the_broker(engine, pumping):
+    made, clock, client = pumping
+    with engine.begin() as conn:
+        for n in range(350):
+            outbox.enqueue(conn, key=f"k{n}", kind="hud", stream=f"s{n}", target="t", payload={}, now=999.0)
+    for _ in range(200):  # twenty seconds in which nobody works
+        made.step()
+        clock.now += 0.1
+    assert client.llen("outbox") == pump.WINDOW
+    done = set()
+    while len(done) < 350:
+        ids = [int(args.strip("[']")) for _, args in waiting(client, "outbox")]
+        assert len(ids) <= pump.WINDOW
+        assert ids, "the queue is filled up as it empties"
+        client.delete("outbox")
+        with engine.begin() as conn:
+            for key in set(ids) - done:
+                outbox.mark_sent(conn, key, status=200, response=None, now=clock.now)
+        done |= set(ids)
+        clock.now += 0.1
+        made.step()
+    assert len(done) == 350
+
+
+def test_verdicts_stand_before_new_deliveries(engine, pumping):
+    made, _, client = pumping
+    for n in range(pump.WINDOW + 50):
+        make_delivery(engine, id=f"d{n}", state="received", due_at=999.0)
+    make_run(engine, id="r1", state="verifying", due_at=999.5)
+    made.step()
+    tasks = [task for task, _ in waiting(client, "route")]
+    assert len(tasks) == pump.WINDOW
+    assert tasks.count("relay.conclude") == 1

@@ -138,7 +138,7 @@ def test_an_upstream_that_is_gone_is_tried_again_and_then_told(engine, settings,
         if run.state == "selecting":
             assert run.due_at > time.time(), "it backs off"
             with engine.begin() as conn:
-                due.take(conn, run.due_at + 0.1, 1.0)
+                due.take(conn, run.due_at + 0.1, 1.0, {"select": 100})
     run = run_of(engine, run_id)
     assert tries > 2
     assert (run.state, run.conclusion, run.code) == ("failed", "neutral", "select-failed")
@@ -177,7 +177,7 @@ def test_a_run_that_kills_every_process_that_selects_it_is_given_up(engine, sett
         # claimed, and then the process is gone: the claim runs out and the pump takes it away
         assert selecting._claim(engine, settings, run_id, "c") is not None
         with engine.begin() as conn:
-            due.take(conn, time.time() + selecting.CLAIM_S + 1, 1.0)
+            due.take(conn, time.time() + selecting.CLAIM_S + 1, 1.0, {"select": 100})
     selecting.select_dispatch(engine, settings, run_id)
     run = run_of(engine, run_id)
     assert (run.state, run.conclusion) == ("failed", "neutral")
