@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from selector.agents import RulesAgent, TriageAgent
 from selector.configs import Capability, ReuseConfigs
-from selector.discover import InventoryCache, discover, take
-from selector.model import Change, OpDatabase, Selection, TestId, Tree
+from selector.discover import Inventory, InventoryCache, discover, has_tests, take
+from selector.model import Change, NotExercised, OpDatabase, RunPlan, Selection, TestId, Tree
 from selector.plan import Budget, History, WorkerOffer, plan
 from selector.triage import triage
+
+NO_TESTS = NotExercised("test/", "this change leaves no test/ folder: there is no test to run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +39,18 @@ class SelectionRequest:
 def select(request: SelectionRequest) -> Selection:
     """Runs discover, triage and plan. The same request gives the same selection but for its timings.
 
-    Raises TreeError when head has no tests, NoWorker when no offer can run anything.
+    A change that takes the last test away selects nothing, and the plan says why. Raises TreeError when neither side
+    has tests (it is no upstream tree), NoWorker when no offer can run anything.
     """
     now = request.clock
     began = now()
-    inventory = take(request.head, request.cache)
+    emptied = not has_tests(request.head) and has_tests(request.base)
+    inventory = Inventory({}, {}) if emptied else take(request.head, request.cache)
     known = now()
     found = discover(request.base, request.head, request.change, request.opdb, request.cache, inventory)
     reached = now()
     sorted_out = triage(
-        found.impacts, inventory, request.capability, request.opdb, request.engaged_before, agent=request.agent
+        found.impacts, found.inventory, request.capability, request.opdb, request.engaged_before, agent=request.agent
     )
     judged = now()
     run_plan, planned = plan(
@@ -58,6 +62,7 @@ def select(request: SelectionRequest) -> Selection:
         request.budget,
         request.history,
     )
+    run_plan = _not_exercised(run_plan, (*([NO_TESTS] if emptied else []), *found.not_exercised))
     done = now()
     variants = {relevant.test: relevant.est_variants for relevant in sorted_out.relevant}
     counts = {
@@ -81,5 +86,13 @@ def select(request: SelectionRequest) -> Selection:
         (*found.decisions, *sorted_out.decisions, *planned),
         counts,
         {stage: round(seconds, 4) for stage, seconds in timings.items()},
-        found.warnings,
+        (*found.warnings, *([f"{NO_TESTS.path}: {NO_TESTS.reason}"] if emptied else [])),
+    )
+
+
+def _not_exercised(run_plan: RunPlan, more: Sequence[NotExercised]) -> RunPlan:
+    """The plan with what stage 1 cannot vouch for; the runtime's reason for a path comes first."""
+    known = {item.path for item in run_plan.not_exercised}
+    return replace(
+        run_plan, not_exercised=(*run_plan.not_exercised, *(item for item in more if item.path not in known))
     )

@@ -30,7 +30,7 @@ from relay.store import plans, shards, workers
 from relay.store.db import reading
 from relay.store.schema import dispatch
 from selector.discover.cache import DirectoryCache
-from selector.errors import SelectorError
+from selector.errors import SelectorError, TreeError
 from selector.model import OpDatabase, Selection, Side
 from selector.opdb import from_value
 from selector.pipeline import SelectionRequest
@@ -56,6 +56,9 @@ def select_dispatch(engine: Engine, settings: Settings, dispatch_id: str) -> Non
     try:
         with _kept(engine, dispatch_id, claim):
             _select(engine, settings, run, claim)
+    except TreeError as exc:
+        # the two commits stay what they are: there is nothing to wait for
+        _failed(engine, settings, run, claim, str(exc), final=True)
     except (RelayError, SelectorError) as exc:
         _failed(engine, settings, run, claim, str(exc))
     except DBAPIError:
@@ -183,18 +186,20 @@ def _wait_for_a_worker(engine: Engine, run: Row[Any], claim: str, now: float) ->
         )
 
 
-def _failed(engine: Engine, settings: Settings, run: Row[Any], claim: str, error: str) -> None:
-    """Tries again a little later, and at last says on the pull request that nothing could be selected."""
+def _failed(engine: Engine, settings: Settings, run: Row[Any], claim: str, error: str, *, final: bool = False) -> None:
+    """Tries again a little later, and at last (at once, when ``final``) says on the pull request that nothing could be
+    selected."""
     now = time.time()
     log.warning("selection failed", dispatch=run.id, attempt=run.tries, error=error)
-    again = now + settings.requeue_s * 2**run.tries if run.tries < MAX_TRIES else now
+    final = final or run.tries >= MAX_TRIES
+    again = now if final else now + settings.requeue_s * 2**run.tries
     with engine.begin() as conn:
         mine = conn.execute(
             update(dispatch)
             .where(dispatch.c.id == run.id, dispatch.c.state == "selecting", dispatch.c.claim == claim)
             .values(claim=None, due_at=again, error=error)
         )
-        if mine.rowcount and run.tries >= MAX_TRIES:
+        if mine.rowcount and final:
             concluding.give_up(conn, settings, run.id, code="select-failed", error=error, now=now)
 
 

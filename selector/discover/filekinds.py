@@ -27,7 +27,7 @@ _NATIVE = r"aten/src/ATen/native/"
 _CODE = r"\.(c|cc|cpp|cu|cuh|h|hpp|mm|metal|inl)$"
 
 _TABLE: tuple[tuple[str, FileKind], ...] = (
-    (r"^docs/|\.(md|rst)$|(^|/)(LICENSE|NOTICE|CODEOWNERS|CITATION\.cff|AUTHORS)[^/]*$", FileKind.DOCS),
+    (r"^docs/|\.(md|rst)$|(^|/)(LICENSE|NOTICE|CODEOWNERS|CITATION\.cff|AUTHORS)[^/]*(?<!\.py)$", FileKind.DOCS),
     (
         r"^\.(github|circleci|ci|vscode|devcontainer|jenkins|clang-[a-z]+|flake8|git[a-z]+|lintrunner[^/]*)(/|$)"
         r"|^(benchmarks|scripts|android|ios|mypy[^/]*\.ini|tools/(linter|stats|testing|lldb|gdb))(/|$)",

@@ -12,6 +12,7 @@ from selector.model import Decision, Evidence, Stage, TestId
 IMPACT_CODES: dict[str, float] = {
     "edited-test": 1.0,
     "new-test": 1.0,
+    "unreadable-test-file": 1.0,
     "helper": 0.9,
     "op-reference": 0.85,
     "renamed-test": 0.8,
@@ -35,7 +36,7 @@ IMPACT_CODES: dict[str, float] = {
 # fmt: off
 FILE_CODES = frozenset((
     "binary-change", "cannot-matter", "cosmetic", "gone-test", "mapped", "no-change", "no-test-reached",
-    "other-backend",
+    "not-a-file", "other-backend",
     "submodule-bump", "too-many-changes", "unmapped-change", "unparsable-file",
 ))
 # fmt: on

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from selector.discover import by_ops, by_python
+from selector.discover import by_ops, by_python, unreadable
 from selector.discover.by_python import PythonChange
 from selector.discover.cache import InventoryCache
 from selector.discover.filekinds import FileKind, kind_of
@@ -15,7 +15,7 @@ from selector.discover.native import code_differs
 from selector.discover.opindex import OpIndex
 from selector.discover.records import EMPTY, FileRecord
 from selector.discover.spread import Spreader
-from selector.model import Change, Decision, Evidence, FileChange, OpDatabase, Stage, Tree
+from selector.model import Change, Decision, Evidence, FileChange, NotExercised, OpDatabase, Stage, Tree
 
 MANY_MODULES = 100
 """changed modules of torch beyond which they are no longer compared symbol by symbol"""
@@ -30,13 +30,18 @@ _PYTHON = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """What stage 1 found. ``widened``: something could not be mapped, so every device-generic test is impacted."""
+    """What stage 1 found. ``widened``: something could not be mapped, so every device-generic test is impacted.
+
+    ``inventory`` is head's, with the base's record of each changed test file that head cannot read: every impacted test
+    is in it. ``not_exercised``: changed paths about which no run of the impacted tests can tell everything.
+    """
 
     inventory: Inventory
     impacts: tuple[Impact, ...]
     decisions: tuple[Decision, ...]
     warnings: tuple[str, ...]
     widened: bool
+    not_exercised: tuple[NotExercised, ...] = ()
 
 
 def discover(
@@ -62,16 +67,18 @@ class _Run:
     ) -> None:
         self.base, self.head, self.change = base, head, change
         self.index, self.cache = index, cache
-        self.findings = Findings(inventory)
-        self.inventory = inventory
-        self.warnings: list[str] = []
+        self.warnings = [
+            f"{path} cannot be read ({problem}): its tests are unknown"
+            for path, problem in inventory.problems()
+            if path.startswith(TESTS)
+        ]
+        self.inventory, self.unreadable = unreadable.find(base, change.files, inventory, cache)
+        self.findings = Findings(self.inventory)
+        self.not_exercised: list[NotExercised] = []
         self.mattering = False
         self.analysed: list[tuple[FileChange, FileKind]] = []
 
     def discovery(self) -> Discovery:
-        for path, problem in self.inventory.problems():
-            if path.startswith(TESTS):
-                self.warnings.append(f"{path} cannot be read ({problem}): its tests are unknown")
         if self.index.database is None:
             self.warnings.append("no op database was given: what op lists hold is assumed, but for literal filters")
         if not self.change.files:
@@ -86,25 +93,33 @@ class _Run:
         widened = self.widen()
         self.per_test()
         decisions = tuple(self.findings.decisions)
-        return Discovery(self.inventory, self.findings.impacts(), decisions, tuple(self.warnings), widened)
+        impacts, left = self.findings.impacts(), tuple(self.not_exercised)
+        return Discovery(self.inventory, impacts, decisions, tuple(self.warnings), widened, left)
 
     def sort(self, file: FileChange, python: list[PythonChange]) -> None:
         """Handles one changed path, or puts it aside to be compared with the other Python files."""
         kind = kind_of(file.path)
         findings = self.findings
+        ours = kind in _PYTHON or kind is FileKind.TEST_DATA
         if kind in _PYTHON and file.binary and not file.submodule and file.old is None and file.new is None:
             file = self.whole(file)
         if file.submodule:
             self.unmapped(
                 file, "submodule-bump", "a submodule moves to another commit: what that changes is not in this diff"
             )
-        elif file.status == "modified" and file.old == file.new and file.old is not None:
+        elif file.status == "modified" and file.old == file.new is not None and not (ours and self.linked(file)):
             findings.decide(file.path, "no-impact", "cosmetic", "only its mode differs")
         elif kind is FileKind.DOCS:
             findings.decide(file.path, "no-impact", "cannot-matter", "documentation: no test reads it")
         elif kind is FileKind.TOOLING:
             findings.decide(file.path, "no-impact", "cannot-matter", "tooling of upstream's own CI: no test runs it")
-        elif file.binary and kind is not FileKind.TEST_DATA:
+        elif file.path in self.unreadable:
+            self.mattering = True
+            why = unreadable.reach(self.unreadable[file.path], findings)
+            self.not_exercised.append(NotExercised(file.path, why))
+        elif ours and self.linked(file):
+            self.link(file, kind, python)
+        elif file.binary and kind not in (FileKind.TEST, FileKind.TEST_DATA):
             self.unmapped(file, "binary-change", "a binary file: nothing can be read out of it")
         elif kind in _PYTHON:
             self.mattering = True
@@ -141,11 +156,12 @@ class _Run:
             new or self.side(self.head, file.path, file.new),
         )
         if change.problem and kind is FileKind.TEST:
-            self.unreadable_test_file(change, python)
+            # head can be read, or the file would be among the unreadable: every test of it counts as new
+            python.append(by_python.compare(file, kind, EMPTY, change.new))
         elif change.problem:
             why = f"it cannot be read as Python ({change.problem})"
             self.unmapped(file, "unparsable-file", why)
-        elif change.cosmetic:
+        elif change.cosmetic and not self.linked(file):
             why = "only comments, formatting or docstrings differ"
             self.findings.decide(file.path, "no-impact", "cosmetic", why)
         else:
@@ -160,25 +176,31 @@ class _Run:
         known = [side for side in (old, new) if side is not None]
         return replace(file, old=old, new=new, binary=any(b"\0" in side for side in known)) if known else file
 
-    def unreadable_test_file(self, change: PythonChange, python: list[PythonChange]) -> None:
-        """A test file of which one side cannot be read costs itself: what it holds, and what imports it."""
-        if not change.new.problem:
-            # nothing is known of the base, so every test of it counts as new
-            python.append(by_python.compare(change.file, change.kind, EMPTY, change.new))
-            return
-        reached = 0
-        for hit in Spreader(self.inventory).spread(change.path, dict.fromkeys(change.old.symbols, frozenset[str]())):
-            fact = Evidence("helper", f"imports {hit.through}, and the file cannot be read any more", change.path)
-            self.findings.add(hit.test, "helper-imported", fact)
-            reached += 1
-        why = (
-            f"it cannot be read as Python ({change.problem}): its own tests are not known, {_tests(reached)} import it"
+    def linked(self, file: FileChange) -> bool:
+        """Whether a side is a symbolic link: the change speaks of it, and its tree has no such file."""
+        old_path = file.old_path or file.path
+        return (file.status != "removed" and file.path not in self.head.paths()) or (
+            file.status != "added" and old_path not in self.base.paths()
         )
-        self.findings.decide(change.path, "unreadable", "unparsable-file", why)
+
+    def link(self, file: FileChange, kind: FileKind, python: list[PythonChange]) -> None:
+        """A link that comes, goes, or takes a file's place. Workers get regular files only, so what it points at is in
+        no run; what a file held whose place it takes is compared with nothing."""
+        self.mattering = True
+        why = "it is a symbolic link in the base or the head: workers get regular files only, so no run shows it"
+        self.not_exercised.append(NotExercised(file.path, why))
+        if kind is FileKind.TEST:
+            self.findings.decide(file.path, "not-exercised", "not-a-file", why)
+            self.python(file, kind, python)
+        elif kind is FileKind.TEST_DATA:
+            self.test_data(file)
+        else:
+            self.unmapped(file, "not-a-file", why)
 
     def side(self, tree: Tree, path: str, source: bytes | None) -> FileRecord:
         """The record of one side, by the tree's own content id: the trunk's files are in the cache already."""
-        return EMPTY if source is None else record_of(source, tree.paths()[path], self.cache)
+        content = tree.paths().get(path)
+        return EMPTY if source is None or content is None else record_of(source, content, self.cache)
 
     def python_files(self, python: list[PythonChange]) -> None:
         findings = self.findings
@@ -203,7 +225,7 @@ class _Run:
     def test_data(self, file: FileChange) -> None:
         """A file that tests read: those of the files that name it, else those beside it."""
         name = file.path.rpartition("/")[2].encode()
-        naming = [path for path in self.inventory.files if path.startswith(TESTS) and name in self.head.read(path)]
+        naming = [path for path in self.inventory.files if path.startswith(TESTS) and name in self.text(path)]
         folder = file.path.rpartition("/")[0] + "/"
         beside = [path for path in self.inventory.files if path.startswith(folder) and folder != TESTS]
         self.mattering = True
@@ -216,6 +238,13 @@ class _Run:
             for test, _, found in self.inventory.tests(path):
                 fact = Evidence("data", f"{why} {file.path} ({path}:{found.line})", file.path)
                 self.findings.add(test, "test-data", fact, 1.0 if naming else 0.5)
+
+    def text(self, path: str) -> bytes:
+        """A file of head; nothing where it is listed and its content is not there (the inventory warns about it)."""
+        try:
+            return self.head.read(path)
+        except (KeyError, OSError):
+            return b""
 
     def unmapped(self, file: FileChange, code: str, why: str) -> None:
         self.mattering = True

@@ -83,6 +83,11 @@ def is_inventoried(path: str) -> bool:
     return is_testlib(path) or (path.startswith(TESTS) and path.endswith(".py"))
 
 
+def has_tests(tree: Tree) -> bool:
+    """Whether there is a Python file under ``test/``."""
+    return any(path.startswith(TESTS) and is_inventoried(path) for path in tree.paths())
+
+
 def take(
     tree: Tree, cache: InventoryCache | None = None, known: Inventory | None = None, processes: int = 2
 ) -> Inventory:
@@ -91,7 +96,7 @@ def take(
     Raises TreeError when the tree has no file under ``test/``.
     """
     ids = {path: content for path, content in tree.paths().items() if is_inventoried(path)}
-    if not any(path.startswith(TESTS) for path in ids):
+    if not has_tests(tree):
         raise TreeError(
             "the tree has no Python file under test/",
             "give the root of a PyTorch checkout; a sparse checkout needs test/ and torch/testing/",

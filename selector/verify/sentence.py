@@ -104,7 +104,9 @@ def _infrastructure(facts: Facts) -> str:
 
 def _nothing_ran(facts: Facts) -> str:
     if not facts.planned:
-        return "Nothing to run: the change reaches no test that this device's configs run"
+        said = "Nothing to run: the change reaches no test that this device's configs run"
+        why = next(iter(facts.not_exercised), None)
+        return f"{said} ({clean(why.path, 160)}: {clean(why.reason, 160)})" if why else said
     unproven = facts.counts.get("unproven", 0)
     if unproven:
         return f"Nothing was shown: all of the {count(unproven, 'variant')} skipped themselves"

@@ -18,6 +18,7 @@ from selector.model import Change, FileChange, OpDatabase, OpEntry, RuntimeKind,
 from selector.pipeline import SelectionRequest, select
 from selector.plan import Budget, WorkerOffer
 from selector.trees import MemoryTree, diff_trees
+from selector.verify import verify
 
 CONFIGS = TREE.parents[2] / "test_configs" / "spyre"
 OPS = OpDatabase(
@@ -176,12 +177,38 @@ def test_what_is_not_understood_widens_and_is_not_exercised(file: FileChange) ->
     }
 
 
-def test_a_file_that_does_not_parse_does_not_end_the_selection() -> None:
+@pytest.mark.parametrize("broken", ["class Broken(:\n", "\0\1\2"])
+def test_a_test_file_that_breaks_is_planned_by_its_bases_tests_and_keeps_the_verdict_from_success(broken: str) -> None:
     base, head = demo()
-    head["test/test_reductions_demo.py"] = "class Broken(:\n"
+    head["test/test_reductions_demo.py"] = broken
     selection = select(request(base, head))
     assert any("test/test_reductions_demo.py" in warning for warning in selection.warnings)
     assert planned(selection) >= EXPECT.regressions
+    own = [item for item in selection.plan.tests if item.test.file == "test/test_reductions_demo.py"]
+    assert {item.test.method for item in own} == {"test_whole_tensor", "test_sum_along", "test_product_of_matrices"}
+    assert {item.codes[0] for item in own} == {"unreadable-test-file"}
+    assert [item.path for item in selection.plan.not_exercised] == ["test/test_reductions_demo.py"]
+
+
+def test_the_broken_tests_of_another_device_alone_are_not_exercised() -> None:
+    base, _ = demo()
+    selection = select(request(base, {**base, "test/test_cuda_demo.py": "def ("}))
+    assert selection.plan.tests == ()
+    assert [item.path for item in selection.plan.not_exercised] == ["test/test_cuda_demo.py"]
+
+
+def test_a_change_that_removes_every_test_selects_nothing_and_says_why() -> None:
+    base, head = demo()
+    left = {path: text for path, text in head.items() if not path.startswith("test/")}
+    selection = select(request(base, left))
+    assert selection.plan.tests == ()
+    assert ("test/", "this change leaves no test/ folder: there is no test to run") in [
+        (item.path, item.reason) for item in selection.plan.not_exercised
+    ]
+    gone = [d.subject for d in selection.decisions if d.code == "gone-test"]
+    assert len(gone) == select(request(base, base)).counts["tests"]
+    verdict = verify({}, (), (), (), selection.plan)
+    assert (verdict.conclusion, verdict.code) == ("neutral", "verify-nothing-to-run")
 
 
 def test_a_tree_without_tests_and_a_pool_without_workers_are_errors_with_hints() -> None:

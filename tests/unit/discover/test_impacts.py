@@ -508,24 +508,122 @@ def test_test_data_reaches_who_names_it_or_lies_beside_it(discovered: Discover) 
 def test_what_cannot_be_read_widens(change: FileChange, code: str) -> None:
     from selector.discover import discover
 
-    tree = MemoryTree(ALSO)
-    found = discover(tree, tree, Change("a", "b", (change,)), None)
+    base, head = MemoryTree({**ALSO, "torch/x.py": b"\0"}), MemoryTree({**ALSO, "torch/x.py": b"\0\1"})
+    found = discover(base, head, Change("a", "b", (change,)), None)
     assert found.widened
     assert about(found, change.path) == [("widened", code)]
 
 
-@pytest.mark.parametrize("text", ["class (", b"caf\xe9 = 1\n", b"# coding: klingon\n", "x = 1" + "0" * 9_000_000])
-def test_a_test_file_that_cannot_be_read_costs_itself_and_warns(discovered: Discover, text: str | bytes) -> None:
-    uses = "from test_plain import TestPlain\nclass TestOther(TestPlain):\n    def test_more(self): pass\n"
-    also = {"test/test_generic.py": GENERIC, "test/test_uses.py": uses}
+BROKEN = {
+    "class (": "line 1: ",
+    b"caf\xe9 = 1\n": "line 1: ",
+    b"# coding: klingon\n": "line 1: ",
+    b"import torch\n\0\1\2": "null bytes",
+    "x = 1" + "0" * 9_000_000: "9000005 bytes",
+}
+
+
+@pytest.mark.parametrize(("text", "problem"), BROKEN.items())
+def test_a_test_file_that_breaks_brings_the_bases_tests_and_its_importers(
+    discovered: Discover, text: str | bytes, problem: str
+) -> None:
+    uses = "import test_plain\nclass TestOther(TestCase):\n    def test_more(self): pass\n"
+    further = "from test_other import TestOther\nclass TestFurther(TestOther):\n    def test_last(self): pass\n"
+    also = {**ALSO, "test/test_other.py": uses, "test/test_further.py": further}
     found = discovered({"test/test_plain.py": PLAIN}, {"test/test_plain.py": text}, also=also)
     assert about(found, "test/test_plain.py") == [("unreadable", "unparsable-file")]
+    assert codes(found) == {
+        "TestPlain.test_nothing": ("unreadable-test-file",),
+        "TestOther.test_more": ("helper-imported",),
+        "TestFurther.test_last": ("helper-imported",),
+    }
+    (own,) = (i for i in found.impacts if i.test.cls == "TestPlain")
+    fact = own.evidence[0]
+    assert (fact.path, fact.line) == ("test/test_plain.py", 1 if "(line 1: " in fact.detail else None)
+    assert problem in fact.detail
+    # what triage looks at is there, of the base
+    assert found.inventory.find(own.test) is not None
+    assert [item.path for item in found.not_exercised] == ["test/test_plain.py"]
     assert any("test/test_plain.py cannot be read (" in warning for warning in found.warnings)
-    assert {i.test.cls for i in found.impacts} == {"TestOther"}
     assert not found.widened
     # the other way round: a file that can be read again has new tests only
     mended = discovered({"test/test_plain.py": text}, {"test/test_plain.py": PLAIN}, also=also)
     assert {i.codes[0] for i in mended.impacts if i.test.file == "test/test_plain.py"} == {"new-test"}
+    assert mended.not_exercised == ()
+
+
+def test_a_broken_file_that_moves_or_is_new_is_said(discovered: Discover) -> None:
+    from selector.discover import discover
+
+    new = discovered({}, {"test/test_new.py": "def ("}, also=ALSO)
+    assert (new.impacts, [item.path for item in new.not_exercised]) == ((), ["test/test_new.py"])
+    both = discovered({"test/test_new.py": "def ("}, {"test/test_new.py": "def ((("}, also=ALSO)
+    assert (both.impacts, [item.path for item in both.not_exercised]) == ((), ["test/test_new.py"])
+    uses = {**ALSO, "test/test_user.py": "import helper\n" + PLAIN}
+    base, head = MemoryTree({**uses, "test/helper.py": PLAIN}), MemoryTree({**uses, "test/moved.py": "def ("})
+    moved = FileChange("test/moved.py", "renamed", "test/helper.py", PLAIN.encode(), b"def (")
+    found = discover(base, head, Change("a", "b", (moved,)), None)
+    assert {str(i.test) for i in found.impacts} == {
+        "test/moved.py::TestPlain::test_nothing",
+        "test/test_user.py::TestPlain::test_nothing",
+    }
+
+
+def test_a_broken_helper_brings_every_test_of_the_files_that_import_it(discovered: Discover) -> None:
+    uses = "import helper\nclass TestUser(TestCase):\n    def test_without_it(self): pass\n"
+    for base in ({"test/helper.py": "def help(): pass\n"}, {}):
+        found = discovered(base, {"test/helper.py": "def help(: pass\n"}, also={**ALSO, "test/test_user.py": uses})
+        assert codes(found) == {"TestUser.test_without_it": ("helper-imported",)}
+        assert [item.path for item in found.not_exercised] == ["test/helper.py"]
+
+
+# a link is in the change, and in no tree
+@pytest.mark.parametrize(
+    ("change", "base", "head", "reached"),
+    [
+        (FileChange("test/test_link.py", "added", None, None, b"/etc/passwd"), {}, {}, {}),
+        (FileChange("test/test_link.py", "removed", None, b"/etc/passwd", None), {}, {}, {}),
+        (FileChange("test/test_link.py", "modified", None, b"/etc/passwd", b"a.py"), {}, {}, {}),
+        (FileChange("test/test_link.py", "modified", None, b"a.py", b"a.py"), {}, {"test/test_link.py": "a.py"}, {}),
+        (
+            FileChange("test/test_link.py", "modified", None, b"a.py", PLAIN.encode()),
+            {},
+            {"test/test_link.py": PLAIN},
+            {"TestPlain.test_nothing": ("new-test", "helper")},
+        ),
+        (
+            FileChange("test/test_link.py", "modified", None, PLAIN.encode(), b"a.py"),
+            {"test/test_link.py": PLAIN},
+            {},
+            {},
+        ),
+        (
+            FileChange("test/test_link.py", "modified", None, None, None, binary=True),
+            {"test/test_link.py": PLAIN},
+            {},
+            {},
+        ),
+        (FileChange("test/data/link.txt", "added", None, None, b"/etc/passwd"), {}, {}, None),
+        (FileChange("torch/link.py", "added", None, None, b"/etc/passwd"), {}, {}, None),
+        (FileChange("torch/_refs/link.py", "modified", None, b"a.py", b"/etc/passwd"), {}, {}, None),
+        (FileChange("torch/testing/link.py", "added", None, None, b"/etc/passwd"), {}, {}, None),
+    ],
+)
+def test_a_link_is_said_and_never_exercised(
+    change: FileChange, base: dict[str, str], head: dict[str, str], reached: dict[str, tuple[str, ...]] | None
+) -> None:
+    from selector.discover import discover
+
+    also = {"test/test_generic.py": GENERIC}
+    found = discover(MemoryTree({**also, **base}), MemoryTree({**also, **head}), Change("a", "b", (change,)), None)
+    assert [item.path for item in found.not_exercised] == [change.path]
+    assert "symbolic link" in found.not_exercised[0].reason
+    assert about(found, change.path)
+    if reached is None:
+        assert found.widened
+    else:
+        assert codes(found) == reached
+        assert about(found, change.path) == [("not-exercised", "not-a-file")]
 
 
 def test_a_large_file_is_compared_by_what_the_trees_hold() -> None:
