@@ -9,14 +9,22 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import make_run
+from sqlalchemy import Engine, Row, select
 
 from relay.cli_select import selected
+from relay.services import concluding, leasing, selecting
 from relay.services.device_configs import load_device
 from relay.services.sharding import head_specs
+from relay.settings import Settings
+from relay.store import plans, workers
+from relay.store.db import reading
+from relay.store.schema import dispatch, job, shard
 from selector.errors import TreeError
 from selector.model import OpDatabase, Selection
 from selector.opdb import to_json
@@ -76,6 +84,13 @@ class Repository:
         self.git("commit", "-q", "--allow-empty", "-m", "commit")
         return self.git("rev-parse", "HEAD")
 
+    def checkout(self, commit: str, folder: Path) -> Path:
+        """The commit's files, as a worker gets them."""
+        folder.mkdir()
+        packed = subprocess.run(["git", "archive", commit], cwd=self.path, capture_output=True, check=True)
+        subprocess.run(["tar", "-x", "-C", str(folder)], input=packed.stdout, check=True)
+        return folder
+
     def select(self) -> Selection:
         opdb = self.path.parent / "opdb.json"
         opdb.write_text(to_json(OpDatabase("2.13.0", (), ())))
@@ -91,9 +106,15 @@ def run(repository: Repository, selection: Selection, tmp_path: Path) -> tuple[d
     """The selection's tests by the runner: ({variant: outcome}, report)."""
     (spec,) = head_specs(selection.plan, selection.change.head, load_device(CONFIGS), "spyre")
     spec["limits"] = {"collect_s": 8.0}
+    lines, report = worked(spec, repository.path, tmp_path)
+    return {line["variant"]: line["outcome"] for line in lines}, report
+
+
+def worked(spec: dict[str, Any], tree: Path, tmp_path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """A shard by the runner: (results, report)."""
     (tmp_path / "spec.json").write_text(json.dumps(spec))
     out = tmp_path / "out.jsonl"
-    where = ["--spec", str(tmp_path / "spec.json"), "--tree", str(repository.path), "--out", str(out)]
+    where = ["--spec", str(tmp_path / "spec.json"), "--tree", str(tree), "--out", str(out)]
     done = subprocess.run(
         [sys.executable, "-m", "relay.worker.runner", *where],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -104,7 +125,127 @@ def run(repository: Repository, selection: Selection, tmp_path: Path) -> tuple[d
     )
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in out.read_text().splitlines()]
-    return {line["variant"]: line["outcome"] for line in lines[:-1]}, lines[-1]["report"]
+    return lines[:-1], lines[-1]["report"]
+
+
+class Relay:
+    """Takes a change of the repository through the relay's services; the worker is the real runner."""
+
+    def __init__(self, engine: Engine, repository: Repository, tmp_path: Path) -> None:
+        self.engine, self.repository, self.tmp_path = engine, repository, tmp_path
+        where = {"data_dir": tmp_path / "data", "upstream_url": str(repository.path)}
+        self.settings = Settings(**where, configs_dir=CONFIGS, requeue_s=1.0)
+        hello = {"name": "w", "device": "spyre", "queue": "shards.spyre", "torch": "2.13.0", "info": {}}
+        with engine.begin() as conn:
+            workers.hello(conn, {**hello, "runtimes": ["tests-only", "overlay"]}, time.time())
+
+    def select(self) -> Row[Any]:
+        head = self.repository.git("rev-parse", "HEAD")
+        shas = {"base_sha": self.repository.base, "head_sha": head, "compare_sha": None}
+        self.run = make_run(self.engine, state="selecting", due_at=time.time(), **shas)
+        selecting.select_dispatch(self.engine, self.settings, self.run)
+        return self.now()
+
+    def now(self) -> Row[Any]:
+        with reading(self.engine) as conn:
+            return conn.execute(select(dispatch).where(dispatch.c.id == self.run)).one()
+
+    def work(self) -> list[str]:
+        """Runs the shards that are queued, each on a checkout of its commit. Returns their commits."""
+        with reading(self.engine) as conn:
+            rows = conn.execute(select(shard.c.id, shard.c.spec).where(shard.c.state == "queued")).all()
+        for row in rows:
+            token = leasing.take(self.engine, self.settings, row.id, "w", time.time())["token"]
+            tree = self.repository.checkout(row.spec["commit"], self.tmp_path / f"tree-{row.id}")
+            lines, report = worked(row.spec, tree, self.tmp_path)
+            leasing.record(self.engine, self.settings, row.id, token, lines, time.time())
+            ended = {"status": "done", "error": None, "report": report, "now": time.time()}
+            leasing.complete(self.engine, self.settings, row.id, token, **ended)
+        return [row.spec["commit"] for row in rows]
+
+    def conclude(self) -> Row[Any]:
+        concluding.conclude(self.engine, self.settings, self.run, time.time())
+        return self.now()
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"test/test_good.py": b"def (\n" + GOOD.encode()},
+        {"test/test_good.py": b"\x7fELF\0\1\2\3"},
+        {"test/test_shared.py": b"def (\n"},
+    ],
+    ids=["syntax", "binary", "imported"],
+)
+def test_a_change_that_breaks_a_test_file_fails(
+    engine: Engine, tmp_path: Path, broken: dict[str, bytes | None]
+) -> None:
+    good = GOOD.replace("def helper():", "import test_shared\n\n\ndef helper():")
+    files = {"test/test_good.py": good.encode(), "test/test_shared.py": b"VALUE = 1\n"}
+    repository = Repository(tmp_path / "up", {**files, "test/test_fine.py": GOOD.replace("Good", "Fine").encode()})
+    # another test is edited and passes: it is not to make a success of it
+    fine = GOOD.replace("Good", "Fine").replace("return 1", "return 1 + 0").encode()
+    repository.commit({**broken, "test/test_fine.py": fine})
+    relay = Relay(engine, repository, tmp_path)
+    assert relay.select().state == "running"
+    assert set(relay.work()) == {repository.git("rev-parse", "HEAD")}
+    assert relay.conclude().state == "confirming"
+    assert relay.work() == [repository.base]
+    run = relay.conclude()
+    assert (run.state, run.conclusion, run.code) == ("completed", "failure", "verify-import-regression")
+    assert "test_good.py cannot be imported" in run.summary
+    assert [item["path"] for item in run.verdict["not_exercised"]] == list(broken)
+    assert run.verdict["counts"]["passed"] == 1
+
+
+@pytest.mark.torch
+def test_a_new_file_that_cannot_be_read_keeps_a_run_from_success(
+    engine: Engine, repository: Repository, tmp_path: Path
+) -> None:
+    repository.commit({"test/test_new.py": b"def (\n", "test/test_good.py": GOOD.replace("n 1", "n 1 + 0").encode()})
+    relay = Relay(engine, repository, tmp_path)
+    relay.select()
+    relay.work()
+    run = relay.conclude()
+    assert (run.conclusion, run.code) == ("neutral", "verify-not-exercised")
+    assert "test/test_new.py (it cannot be read as Python (line 1:" in run.summary
+
+
+def test_a_change_that_removes_the_tests_ends_at_once_with_the_reason(
+    engine: Engine, repository: Repository, tmp_path: Path
+) -> None:
+    repository.commit({"test/test_good.py": None})
+    relay = Relay(engine, repository, tmp_path)
+    assert relay.select().state == "verifying"
+    run = relay.conclude()
+    assert (run.state, run.conclusion, run.code) == ("completed", "neutral", "verify-nothing-to-run")
+    assert "this change leaves no test/ folder" in run.summary
+
+
+def test_an_upstream_without_tests_ends_at_once(engine: Engine, tmp_path: Path) -> None:
+    repository = Repository(tmp_path / "up", {"setup.py": b"a"})
+    repository.commit({"setup.py": b"b"})
+    run = Relay(engine, repository, tmp_path).select()
+    assert (run.state, run.conclusion, run.code) == ("failed", "neutral", "select-failed")
+    assert "no Python file under test/" in run.summary
+    with reading(engine) as conn:
+        assert conn.execute(select(job.c.conclusion)).scalar_one() == "neutral"
+
+
+def test_links_are_said_and_nothing_follows_them(engine: Engine, repository: Repository, tmp_path: Path) -> None:
+    for name in ("test/test_link.py", "test/data.txt", "torch/link.py", "setup.cfg", "aten/src/ATen/native/Link.cpp"):
+        (repository.path / name).parent.mkdir(parents=True, exist_ok=True)
+        (repository.path / name).symlink_to("/etc/passwd")
+    (repository.path / "test/test_good.py").unlink()
+    (repository.path / "test/test_good.py").symlink_to("/etc/passwd")
+    repository.commit({"test/test_more.py": GOOD.replace("Good", "More").encode()})
+    relay = Relay(engine, repository, tmp_path)
+    run = relay.select()
+    assert (run.state, run.error) == ("running", None)
+    with reading(engine) as conn:
+        left = {item.path for item in (plans.load(conn, run.id) or concluding.EMPTY_PLAN).not_exercised}
+    assert left >= {"test/test_link.py", "test/data.txt", "torch/link.py", "test/test_good.py"}
 
 
 @pytest.mark.torch
@@ -120,6 +261,8 @@ def test_each_broken_file_costs_itself_through_selection_and_worker(repository: 
     said = "\n".join(selection.warnings)
     assert "test/test_unparsable.py cannot be read (line 1" in said
     assert "test/test_latin.py cannot be read (" in said
+    left = [item.path for item in selection.plan.not_exercised]
+    assert left == ["test/test_latin.py", "test/test_unparsable.py"]
 
     outcomes, report = run(repository, selection, tmp_path)
     assert outcomes == {"test_adds_spyre": "passed"}  # of both files that can be imported
