@@ -173,6 +173,18 @@ class Mirror:
         answers = said.out.decode("ascii", "replace").splitlines()
         return [sha for sha, answer in zip(wanted, answers, strict=True) if answer.endswith(" missing")]
 
+    def _only_commits(self, missing: list[str], lock: int) -> None:
+        """Raises UpstreamGone for an id that upstream has, and that is no commit: no further fetch can mend that."""
+        given = "".join(f"{sha}\n" for sha in missing).encode()
+        said = command.git(self.path, "cat-file", "--batch-check", timeout_s=QUICK_S, given=given, offline=True)
+        for line in said.out.decode("ascii", "replace").splitlines():
+            sha, _, kind = line.partition(" ")
+            kind = kind.partition(" ")[0]
+            if kind in ("tree", "blob", "tag"):
+                # a ref would keep it, and what it holds, from being tidied away
+                command.git(self.path, "update-ref", "-d", _ref(sha), timeout_s=QUICK_S, pass_fds=(lock,))
+                raise UpstreamGone(f"{sha} of {self.url} is a {kind}, not a commit", "a run needs a commit's id")
+
     def _fetch_missing(self, missing: list[str], pr_number: int | None, lock: int) -> None:
         tries = [[_by_id(sha) for sha in missing]]
         if len(missing) > 1:
@@ -185,6 +197,7 @@ class Mirror:
         for refspecs in tries:
             said = self._fetch(refspecs, lock)
             missing = self._missing(missing)
+            self._only_commits(missing, lock)
             if not missing:
                 log.info("fetched", url=self.url, seconds=round(time.monotonic() - began, 3))
                 return
@@ -256,7 +269,11 @@ class Mirror:
 
 
 def _by_id(sha: str) -> str:
-    return f"+{sha}:refs/relay/commits/{sha}"
+    return f"+{sha}:{_ref(sha)}"
+
+
+def _ref(sha: str) -> str:
+    return f"refs/relay/commits/{sha}"
 
 
 def _check_sha(sha: str) -> None:

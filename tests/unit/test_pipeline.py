@@ -39,8 +39,9 @@ OPS = OpDatabase(
 REFERENCE = """
 @register_decomposition(aten.addcdiv)
 @out_wrapper()
-def addcdiv(self, tensor1, tensor2, *, value=1):
-    return self + value * tensor1 / tensor2
+def addcdiv(start, above, below, *, value=1):
+    share = above / below
+    return start + share * value
 def square(a):
     return a * a
 """
@@ -57,7 +58,7 @@ def demo() -> tuple[dict[str, str], dict[str, str]]:
         assert head[name].count(before) == 1
         head[name] = head[name].replace(before, after)
     base[REFS] = REFERENCE
-    head[REFS] = REFERENCE.replace("value * tensor1", "full(value) * tensor1")
+    head[REFS] = REFERENCE.replace("share * value", "share * full(value)")
     return base, head
 
 

@@ -149,6 +149,23 @@ def test_a_gone_commit_is_named_and_the_others_are_still_fetched(upstream, mirro
         assert tree.read("a") == b"1"
 
 
+@pytest.mark.parametrize(("name", "kind"), [("HEAD^{tree}", "tree"), ("HEAD:a", "blob"), ("names-a-file", "tag")])
+@pytest.mark.parametrize("known", [False, True], ids=["fetched", "there already"])
+def test_what_is_no_commit_is_called_what_it_is(upstream, mirror, name, kind, known):
+    sha = upstream.commit({"a": b"1"})
+    upstream.git("tag", "-a", "-m", "t", "names-a-file", "HEAD:a")
+    odd = upstream.git("rev-parse", name)
+    if known:
+        mirror.ensure(sha)
+    for _ in range(2):
+        with pytest.raises(UpstreamGone, match=f"^{odd} of .* is a {kind}, not a commit") as caught:
+            mirror.ensure(sha, odd, pr_number=3)
+        assert "commit's id" in caught.value.hint
+        assert odd not in refs(mirror)
+    with mirror.tree(sha) as tree:
+        assert tree.read("a") == b"1"
+
+
 @pytest.mark.parametrize("evil", ["--upload-pack=touch x", "HEAD", "", "a" * 39, "A" * 40, "a" * 40 + "\n", "a" * 41])
 def test_only_commit_ids_reach_git(mirror, upstream, evil, tmp_path):
     upstream.commit({"a": b"1"})
