@@ -73,6 +73,14 @@ def select(
 
 
 @app.command()
+def doctor(folder: Annotated[Path | None, typer.Option(help="The worker's folder.")] = None) -> None:
+    """What this machine lacks for an emulator worker: torch, a sandbox for tests, room. 1 when it cannot run one."""
+    from relay import cli_doctor
+
+    raise typer.Exit(cli_doctor.run(folder))
+
+
+@app.command()
 def inventory(
     folder: Annotated[Path, typer.Argument(help="A checkout of upstream, or a git repository with --rev.")],
     rev: Annotated[str | None, typer.Option(help="Read this commit and not the folder's files.")] = None,

@@ -1,0 +1,22 @@
+"""The body of ``relay doctor``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from relay.worker import doctor
+
+MARKS = {"ok": "ok     ", "warning": "warning", "error": "ERROR  "}
+
+
+def run(folder: Path | None, *, console: Console | None = None) -> int:
+    """Prints every finding, with what to do about it. 0 when a worker can run here, 1 otherwise."""
+    console = console or Console(soft_wrap=True, highlight=False)
+    findings = doctor.report(folder)
+    for finding in findings:
+        console.print(f"{MARKS[finding.level]}  {finding.what}", markup=False)
+        if finding.hint and finding.level != "ok":
+            console.print(f"         {finding.hint}", markup=False)
+    return 1 if any(f.level == "error" for f in findings) else 0
