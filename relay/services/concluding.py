@@ -69,7 +69,7 @@ def _broke(engine: Engine, settings: Settings, dispatch_id: str, error: str, now
         tries = conn.execute(broken.values(tries=dispatch.c.tries + 1, error=error).returning(dispatch.c.tries))
         if (tries.scalar_one_or_none() or 0) >= MAX_TRIES:
             error = f"the relay failed while it looked at the results: {error}"
-            give_up(conn, settings, dispatch_id, code="verify-failed", error=error, now=now, title="No verdict")
+            give_up(conn, settings, dispatch_id, code="conclude-failed", error=error, now=now, title="No verdict")
 
 
 def give_up(

@@ -196,7 +196,7 @@ def test_results_that_break_the_verdict_end_the_run_all_the_same(engine, setting
         assert run_of(engine, run_id).state == "verifying"
         concluding.conclude(engine, settings, run_id, time.time())
     run = run_of(engine, run_id)
-    assert (run.state, run.conclusion, run.code) == ("failed", "neutral", "verify-failed")
+    assert (run.state, run.conclusion, run.code) == ("failed", "neutral", "conclude-failed")
     assert run.summary.startswith("No verdict: the relay failed while it looked at the results: RecursionError")
     with reading(engine) as conn:
         assert conn.execute(select(job.c.status, job.c.conclusion)).one() == ("completed", "neutral")
