@@ -6,6 +6,7 @@ tests are of another release than the torch that runs them: what fails for that 
 
 from __future__ import annotations
 
+import ast
 import difflib
 import html
 import json
@@ -15,6 +16,7 @@ import socket
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +33,89 @@ OPINFOS = "torch/testing/_internal/common_methods_invocations.py"
 LERP = "aten/src/ATen/native/cpu/LerpKernel.cpp"
 CORE = "c10/core/TensorImpl.cpp"
 
-# name -> (file, text that is there, what takes its place)
-EDITS = {
-    "reference": (REFS, "return self + value * tensor1 / tensor2\n", "return self + tensor1 * value / tensor2\n"),
-    "helper": (VIEWS, "torch.randint(0, 10, shape, device=device)", "torch.randint(0, 12, shape, device=device)"),
-    "opinfo": (OPINFOS, "aten_backward_name='logit_backward',", "aten_backward_name=str('logit_backward'),"),
-    "kernel": (LERP, "return lerp(self_val, end_val, weight_val);", "return lerp(self_val, end_val, (weight_val));"),
-    "core": (CORE, "namespace c10 {\n", "namespace c10 {\nconstexpr int edited = 1;\n"),
+Edit = Callable[[str], str]
+"""A file's text to the same with one thing changed; the place is found in the tree at hand, no line of it is here."""
+
+
+def one(text: str, wanted: Callable[[ast.AST], bool], within: str | None = None) -> Any:
+    """The first node that fits, in the order of the text; ``within``: of the function or class of that name."""
+    top = ast.parse(text) if within is None else one(text, lambda n: getattr(n, "name", None) == within)
+    fitting = (node for node in ast.walk(top) if hasattr(node, "lineno") and wanted(node))
+    return min(fitting, key=lambda node: (node.lineno, node.col_offset))
+
+
+def put(text: str, start: tuple[int, int], end: tuple[int, int], new: str) -> str:
+    """The text with ``new`` between two places (line from 1, column in bytes)."""
+    lines = text.encode().splitlines(keepends=True)
+    before = b"".join(lines[: start[0] - 1]) + lines[start[0] - 1][: start[1]]
+    return (before + new.encode() + lines[end[0] - 1][end[1] :] + b"".join(lines[end[0] :])).decode()
+
+
+def instead(text: str, node: Any, new: str) -> str:
+    return put(text, (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset), new)
+
+
+def factors_swapped(function: str) -> Edit:
+    """In the function's first product, with the same result."""
+
+    def edit(text: str) -> str:
+        node = one(text, lambda n: isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult), function)
+        left, right = (ast.get_source_segment(text, side) for side in (node.left, node.right))
+        return instead(text, node, f"{right} * {left}")
+
+    return edit
+
+
+def number_raised(function: str) -> Edit:
+    """The function's first whole number above one, by two."""
+
+    def edit(text: str) -> str:
+        node = one(text, lambda n: isinstance(n, ast.Constant) and type(n.value) is int and n.value > 1, function)
+        return instead(text, node, str(node.value + 2))
+
+    return edit
+
+
+def entry_rewritten(op: str) -> Edit:
+    """The op database's entry of an op: its first string among the keywords is made by a call."""
+
+    def is_entry(n: ast.AST) -> bool:
+        return isinstance(n, ast.Call) and bool(n.args) and getattr(n.args[0], "value", None) == op
+
+    def edit(text: str) -> str:
+        values = [keyword.value for keyword in one(text, is_entry).keywords]
+        node = next(v for v in values if isinstance(v, ast.Constant) and isinstance(v.value, str))
+        return instead(text, node, f"str({node.value!r})")
+
+    return edit
+
+
+def statement_first(name: str) -> Edit:
+    """A statement at the head of the function or class."""
+
+    def edit(text: str) -> str:
+        first = one(text, lambda n: getattr(n, "name", None) == name).body[0]
+        line = min((d.lineno for d in getattr(first, "decorator_list", ())), default=first.lineno)
+        return put(text, (line, 0), (line, 0), " " * first.col_offset + "edited = True\n\n")
+
+    return edit
+
+
+def native_statement_first(function: str) -> Edit:
+    """The same for a C++ function that is defined in the file."""
+
+    def edit(text: str) -> str:
+        return re.sub(rf"(\b{function}\([^;{{}}]*\{{)", r"\1 constexpr int edited = 1;", text, count=1)
+
+    return edit
+
+
+EDITS: dict[str, tuple[str, Edit]] = {
+    "reference": (REFS, factors_swapped("addcdiv")),
+    "helper": (VIEWS, number_raised("_make_tensor")),
+    "opinfo": (OPINFOS, entry_rewritten("logit")),
+    "kernel": (LERP, native_statement_first("lerp_tensor_kernel")),
+    "core": (CORE, native_statement_first("release_resources")),
 }
 
 
@@ -58,15 +136,15 @@ def git(folder: Path, *args: str, given: str | None = None) -> str:
     return done.stdout.strip()
 
 
-def patch(tree: Path, *edits: tuple[str, str, str]) -> str:
-    """A unified diff of the edits; each text must be in its file."""
+def patch(tree: Path, *edits: tuple[str, Edit]) -> str:
+    """A unified diff of the edits; each must change its file."""
     before: dict[str, str] = {}
     after: dict[str, str] = {}
-    for path, old, new in edits:
+    for path, edit in edits:
         text = after.get(path) or (tree / path).read_text()
-        assert old in text, f"{path} has no {old!r}"
         before.setdefault(path, text)
-        after[path] = text.replace(old, new, 1)
+        after[path] = edit(text)
+        assert after[path] != text, f"{path} was not changed"
     return "".join(
         line
         for path, text in before.items()
@@ -228,13 +306,12 @@ def verdict_of(demo: DemoRun) -> dict[str, Any]:
 def test_upstreams_own_tests_end_in_the_counts_that_running_them_by_hand_gives(
     pytorch_tree: Path, tmp_path: Path
 ) -> None:
-    classes = re.compile(r"^class Test\w+\(TestCase\):\n|^class NumpyTests\(TestCase\):\n", re.MULTILINE)
-    # a helper of test_view_ops, and a line in every test class, so that all tests of the three files are reached
-    helper = "    def is_view_of(self, base, other):\n"
-    changes = [(VIEWS, helper, helper + "        edited = True\n")]
+    # a helper of test_view_ops, and a statement in every test class, so that all tests of the three files are reached
+    changes = [(VIEWS, statement_first("is_view_of"))]
     for path in (VIEWS, SHAPES, INDEXING):
-        for found in classes.findall((pytorch_tree / path).read_text()):
-            changes.append((path, found, found + "    edited = True\n\n"))
+        for node in ast.parse((pytorch_tree / path).read_text()).body:
+            if isinstance(node, ast.ClassDef) and "TestCase" in {getattr(base, "id", "") for base in node.bases}:
+                changes.append((path, statement_first(node.name)))
     demo = play(pytorch_tree, tmp_path, patch(pytorch_tree, *changes))
     ((base, head),) = demo.rows("select compare_sha, head_sha from dispatch where executor = 'workers'")
     specs = demo.rows("select spec from shard where side = 'head'")
