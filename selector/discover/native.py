@@ -9,6 +9,8 @@ from collections.abc import Iterator
 _ENTRY = re.compile(r"^- (?:func|name): *([A-Za-z_][\w]*)(?:\.(\w+))?", re.MULTILINE)
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w+")
 _CALLED = re.compile(r"(\w+)\s*\(\s*(\w+)?")
+_TYPES = frozenset({"bool", "char", "double", "float", "int", "long", "short"})
+"""words of C++ that are ops as well: a line that declares a variable names no op"""
 _HEADER = re.compile(r"^[A-Za-z_].*\(|^[A-Z_]+\(")
 
 # Kernel files that hold a whole family: the op database's list of the family.
@@ -74,7 +76,7 @@ def kernel_words(old: bytes | None, new: bytes | None) -> tuple[frozenset[str], 
             elif plain and not plain.startswith("//"):
                 functions.update(_called(header))
                 mentioned.update(_IDENTIFIER.findall(plain))
-    return frozenset(functions), frozenset(mentioned)
+    return frozenset(functions), frozenset(mentioned - _TYPES)
 
 
 def _called(header: str) -> Iterator[str]:

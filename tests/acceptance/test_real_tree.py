@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ Edit = Callable[[str], str]
 def one(text: str, wanted: Callable[[ast.AST], bool], within: str | None = None) -> Any:
     """The first node that fits, in the order of the text; ``within``: of the function or class of that name."""
     top = ast.parse(text) if within is None else one(text, lambda n: getattr(n, "name", None) == within)
-    fitting = (node for node in ast.walk(top) if hasattr(node, "lineno") and wanted(node))
+    fitting: Iterator[Any] = (node for node in ast.walk(top) if hasattr(node, "lineno") and wanted(node))
     return min(fitting, key=lambda node: (node.lineno, node.col_offset))
 
 
@@ -105,7 +105,7 @@ def native_statement_first(function: str) -> Edit:
     """The same for a C++ function that is defined in the file."""
 
     def edit(text: str) -> str:
-        return re.sub(rf"(\b{function}\([^;{{}}]*\{{)", r"\1 constexpr int edited = 1;", text, count=1)
+        return re.sub(rf"(\b{function}\([^;{{}}]*\{{)", r"\1\n  constexpr int edited = 1;", text, count=1)
 
     return edit
 

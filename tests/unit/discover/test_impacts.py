@@ -348,6 +348,16 @@ def test_kernels(
     assert not found.widened
 
 
+def test_a_variables_type_is_no_op(discovered: Discover, opdb: OpDatabase) -> None:
+    both = ("op_db", "unary_ufuncs")
+    known = OpDatabase(opdb.torch, (*opdb.ops, OpEntry("int", "", "int", both, ("float32",))), opdb.modules)
+    path = "aten/src/ATen/native/cpu/SumKernel.cpp"
+    new = KERNEL.replace("namespace", "constexpr int size = 8;\nnamespace")
+    found = discovered({path: KERNEL}, {path: new}, also=ALSO, opdb=known)
+    assert {i.test.method for i in found.impacts} == {"test_two", "test_unclear"}
+    assert all("runs sum" in fact.detail for i in found.impacts for fact in i.evidence)
+
+
 @pytest.mark.parametrize(
     ("path", "old", "new", "verdict"),
     [
