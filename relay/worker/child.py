@@ -79,7 +79,7 @@ def _summary(reports: Sequence[Any], failed_subtests: Sequence[str]) -> dict[str
 def _failure(report: Any) -> str:
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash is not None:
-        return f"{crash.message}\n(at {crash.path}:{crash.lineno})"
+        return f"{crash.message}\n(at {_place(str(crash.path))}:{crash.lineno})"
     return str(report.longrepr)
 
 
@@ -103,3 +103,12 @@ def _drain(fd: int) -> None:
         while os.read(fd, 4096):
             pass
     os.set_blocking(fd, True)
+
+
+def _place(path: str) -> str:
+    """A file's place without the machine's part of it: from the package or the test folder on, so that the same
+    failure reads the same wherever it ran."""
+    for root in (os.getcwd(), *sorted(filter(None, sys.path), key=len, reverse=True)):
+        if path.startswith(f"{root}{os.sep}"):
+            return path[len(root) + 1 :]
+    return os.path.basename(path)

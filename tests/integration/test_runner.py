@@ -229,6 +229,9 @@ def test_crash_hang_exit_and_failure_are_one_outcome_each(trouble: Any) -> None:
     failed = lines["test_fails_spyre"]
     assert failed["outcome"] == "failed"
     assert "Tensor-likes are not" in failed["message"]
+    place = failed["message"].rpartition("(at ")[2]
+    assert place, "a failure names its place"
+    assert not place.startswith("/"), "and no machine's path: the same failure reads the same wherever it ran"
     assert "said before failing" in failed["log_tail"]
     assert lines["test_subtests_spyre"]["outcome"] == "failed"
 
