@@ -272,9 +272,12 @@ def _host(around: Surroundings, pipes: host_side.Pipes, parent: int) -> None:
         if alone:
             sandbox.die_with_parent(parent)
             waiting = os.getpid()
+            # listed now: the first process of the namespace changes the root of this one too, and the /proc that is
+            # there afterwards does not know it
+            mine = _descriptors()
             pid = os.fork()
             if pid:
-                _only(None)
+                _close(mine)
                 status = _wait_for(pid)
                 return
             parent = waiting
@@ -312,16 +315,21 @@ def _wait_for(pid: int) -> int:
     return status
 
 
-def _only(pipes: host_side.Pipes | None) -> None:
+def _only(pipes: host_side.Pipes) -> None:
     """Closes every descriptor but the pipes, and points the standard ones at the host's log."""
-    keep = set() if pipes is None else {getattr(pipes, name) for name in host_side.Pipes.__slots__}
-    if pipes is not None:
-        null = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(null, 0)
-        os.dup2(pipes.host_log, 1)
-        os.dup2(pipes.host_log, 2)
-    for entry in os.listdir("/proc/self/fd"):
-        fd = int(entry)
-        if fd > 2 and fd not in keep:
-            with suppress(OSError):  # the descriptor of the listing itself
-                os.close(fd)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(pipes.host_log, 1)
+    os.dup2(pipes.host_log, 2)
+    _close(_descriptors() - {getattr(pipes, name) for name in host_side.Pipes.__slots__})
+
+
+def _descriptors() -> set[int]:
+    """Every open descriptor but the standard ones."""
+    return {int(entry) for entry in os.listdir("/proc/self/fd")} - {0, 1, 2}
+
+
+def _close(descriptors: set[int]) -> None:
+    for fd in descriptors:
+        with suppress(OSError):  # the descriptor of the listing itself
+            os.close(fd)

@@ -189,7 +189,8 @@ def test_closing_stops_our_workers_and_tells_the_others(engine, settings, delive
         )
         shards.lease(conn, ids[0], worker="w", now=150.0, lease_s=99.0)
     routing.route_delivery(engine, settings, deliver("d2", "pull_request_closed", 200.0), 201.0)
-    begun, waiting = all_of(engine, shard)
+    rows = {row.id: row for row in all_of(engine, shard)}
+    begun, waiting = (rows[key] for key in ids)
     assert begun.state == "leased", "its worker hears of it by its next heartbeat"
     assert (waiting.state, waiting.due_at) == ("failed", None), "or the pump would offer it for ever"
     ours = of(engine, "d1", "torch-spyre/torch-spyre")
