@@ -9,13 +9,12 @@ from pathlib import Path
 from rich.console import Console
 
 from relay.cli_select_text import print_explained, print_summary, to_value
-from relay.errors import BadRequest, RelayError, SettingsError, UpstreamGone
+from relay.errors import BadRequest, SettingsError, UpstreamGone
 from relay.mirror import command, diff
 from relay.mirror.git import GitTree
 from relay.services.device_configs import load_device
 from relay.settings import Settings
 from selector.discover import DirectoryCache
-from selector.errors import SelectorError
 from selector.model import Change, OpDatabase, Selection
 from selector.opdb import from_json
 from selector.pipeline import SelectionRequest, select
@@ -68,19 +67,12 @@ def run(
     budget_s: float | None = None,
     console: Console | None = None,
 ) -> int:
-    """Selects and prints. 0: done; 2: something given cannot be used (one sentence and a hint on stderr).
+    """Selects and prints; 0 when done. RelayError and SelectorError for what cannot be used.
 
     ``cache``: folder that keeps parsed files between runs; ``budget_s``: as in the settings where not given.
     """
     out = console if console is not None else Console()
-    try:
-        selection = selected(upstream, base, head, configs, opdb, cache=cache, budget_s=budget_s)
-    except (RelayError, SelectorError) as exc:
-        fault = Console(stderr=True)
-        fault.print(f"relay select: {exc.message}", markup=False, highlight=False, soft_wrap=True)
-        if exc.hint:
-            fault.print(f"  hint: {exc.hint}", markup=False, highlight=False, soft_wrap=True)
-        return 2
+    selection = selected(upstream, base, head, configs, opdb, cache=cache, budget_s=budget_s)
     if as_json:
         out.file.write(json.dumps(to_value(selection), indent=1) + "\n")  # not print(): JSON is not wrapped
     elif explain:

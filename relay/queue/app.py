@@ -11,21 +11,28 @@ from kombu import Queue
 
 from relay.queue.names import QUEUES, ROUTE
 
-VISIBILITY_S = 3600
+VISIBILITY_S = 24 * 3600
 """Above any time limit. The database, not the broker's redelivery, brings back what a dead worker held."""
 
 
 def make_app(broker_url: str, extra_queues: tuple[str, ...] = ()) -> Celery:
     """A Celery app on ``broker_url``; ``extra_queues`` are the workers' (``shards.<device>``)."""
-    app = Celery("relay", broker=broker_url, set_as_current=True)
+    app = new_app("relay", broker_url, (*QUEUES, *extra_queues), default_queue=ROUTE)
+    app.set_current()
+    return app
+
+
+def new_app(name: str, broker_url: str, queues: tuple[str, ...], *, default_queue: str) -> Celery:
+    """A Celery app with the settings that the relay's processes and its workers share. It knows ``queues`` only."""
+    app = Celery(name, broker=broker_url, set_as_current=False)
     app.conf.update(
         task_acks_late=True,
         task_reject_on_worker_lost=True,
         worker_prefetch_multiplier=1,
         task_ignore_result=True,
         task_create_missing_queues=False,
-        task_queues=[Queue(name) for name in (*QUEUES, *extra_queues)],
-        task_default_queue=ROUTE,
+        task_queues=[Queue(queue) for queue in queues],
+        task_default_queue=default_queue,
         task_serializer="json",
         accept_content=["json"],
         broker_connection_retry_on_startup=True,

@@ -12,47 +12,21 @@ from typing import Any
 
 import structlog
 from celery import Celery, signals
-from kombu import Queue
 
 from relay.errors import RelayError
+from relay.queue.app import new_app
 from relay.worker import agent, greeting
 from relay.worker.config import WorkerConfig
 from relay.worker.runners import Runners
 
 log = structlog.get_logger(__name__)
 TASK = "relay.run_shard"
-VISIBILITY_S = 24 * 3600
-"""Above any shard's wall clock: leases bring work back, not the broker."""
 
 
 def make_app(config: WorkerConfig) -> Celery:
     """The app of one worker. Starts greeting when the worker is ready and drops its shard when it shuts down."""
-    app = Celery("relay-worker", broker=config.broker_url, set_as_current=False)
-    app.conf.update(
-        task_queues=[Queue(config.queue)],
-        task_default_queue=config.queue,
-        task_create_missing_queues=False,
-        task_acks_late=True,
-        task_reject_on_worker_lost=True,
-        task_ignore_result=True,
-        task_serializer="json",
-        accept_content=["json"],
-        worker_prefetch_multiplier=1,
-        worker_pool="solo",
-        worker_concurrency=1,
-        worker_send_task_events=False,
-        worker_hijack_root_logger=False,
-        worker_cancel_long_running_tasks_on_connection_loss=False,
-        broker_connection_retry_on_startup=True,
-        broker_connection_max_retries=None,
-        broker_transport_options={
-            "visibility_timeout": VISIBILITY_S,
-            "socket_timeout": 5,
-            "socket_connect_timeout": 5,
-            "socket_keepalive": True,
-            "retry_on_timeout": True,
-        },
-    )
+    app = new_app("relay-worker", config.broker_url, (config.queue,), default_queue=config.queue)
+    app.conf.update(worker_pool="solo", worker_concurrency=1)
     stop = threading.Event()
     runners = Runners(config.folder)
 

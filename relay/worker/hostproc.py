@@ -215,6 +215,9 @@ class HostProcess:
             return f"more than {PROCESSES} processes"
         allowed = memory_mb + (HOST_MB if host_too else 0)
         resident = sandbox.memory_mb(found, allowed, 0.0 if top == self.pid else sandbox.rss_mb(top))
+        if resident > allowed and len(found) > sandbox.FEW:
+            # a rough figure: what they share was counted for each, and their number is what is wrong
+            return f"too many processes: {len(found)} at once, {resident:.0f} MiB with what they share counted for each"
         if resident > allowed:
             return f"out of memory: {resident:.0f} MiB resident, the limit is {memory_mb:g}"
         if self.logs.size() > LOG_BYTES:

@@ -255,6 +255,7 @@ def by_inner_pid(pids: Iterable[int], inner: int) -> int | None:
 
 
 FEW = 16
+"""Up to this many processes are measured exactly."""
 
 
 def memory_mb(pids: Iterable[int], enough: float, shared: float = 0.0) -> float:

@@ -83,7 +83,8 @@ def test_due_rows_of_every_kind_reach_their_queues(engine, pumping):
         )
         outbox.enqueue(conn, key="k", kind="hud", stream="s", target="t", payload={}, now=999.0)
     made.step()
-    assert sorted(waiting(client, "route")) == [("relay.conclude", "['r2']"), ("relay.route", "['d1']")]
+    # a queue's newest message stands at the left
+    assert waiting(client, "route") == [("relay.route", "['d1']"), ("relay.conclude", "['r2']")]
     assert waiting(client, "select") == [("relay.select", "['r1']")]
     assert waiting(client, "shards.spyre") == [("relay.run_shard", f"['{shard_id}']")]
     assert waiting(client, "outbox") == [("relay.send", "['1']")]

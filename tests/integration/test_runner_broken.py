@@ -235,8 +235,7 @@ def test_a_file_that_takes_everything_while_it_is_imported_costs_itself(tmp_path
     lines, last = run_files(tmp_path, HOGS, limits=limits)
     errors = {Path(e["file"]).stem: e["message"] for e in last["report"]["errors"]}
     assert "out of memory" in errors["test_hog"]
-    # whichever of its two limits it reaches first on this machine
-    assert "processes" in errors["test_bomb"] or "out of memory" in errors["test_bomb"]
+    assert "processes" in errors["test_bomb"]
     assert lines["test_fine"]["outcome"] == "passed"
 
 

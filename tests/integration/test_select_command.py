@@ -122,17 +122,18 @@ def test_a_bare_repository_will_do(upstream: Path, opdb: Path, tmp_path: Path) -
     ],
 )
 def test_what_cannot_be_used_is_one_sentence_a_hint_and_2(
-    upstream: Path, opdb: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, str], says: str
+    upstream: Path, opdb: Path, tmp_path: Path, change: dict[str, str], says: str
 ) -> None:
     where = tmp_path / change["upstream"] if "upstream" in change else upstream
     database = tmp_path / change["opdb"] if "opdb" in change else opdb
-    revisions = {key: change[key] for key in ("base", "head") if key in change}
-    code, out = run(where, database, **revisions)  # type: ignore[arg-type]
-    said = capsys.readouterr().err
-    assert (code, out) == (2, "")
-    assert says in said
-    assert "hint: " in said
-    assert "Traceback" not in said
+    command = [sys.executable, "-m", "relay.cli", "select", "--upstream", str(where), "--opdb", str(database)]
+    command += [f"--base={change.get('base', 'main~1')}", f"--head={change.get('head', 'main')}"]
+    done = subprocess.run([*command, "--configs", str(CONFIGS)], capture_output=True, text=True, check=False)
+    sentence, hint = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert sentence.startswith("relay: ")
+    assert says in sentence
+    assert hint.startswith("  ")
 
 
 def test_the_command_itself(upstream: Path, opdb: Path) -> None:

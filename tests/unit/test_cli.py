@@ -34,7 +34,8 @@ def relay(*args, **env):
 def test_what_is_not_there_is_one_sentence(args, said):
     done = relay(*args)
     assert done.returncode == 2
-    assert done.stderr.startswith("relay")
+    assert done.stderr.startswith("relay: ")
+    assert done.stderr.splitlines()[1].startswith("  "), "and a hint"
     assert said in done.stderr
     assert "Traceback" not in done.stdout + done.stderr
 
