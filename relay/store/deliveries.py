@@ -33,21 +33,8 @@ def claim(
     now: float,
 ) -> bool:
     """Stores a wanted delivery (``body`` as ``pack`` made it), due for routing. False: its id was claimed before."""
-    return insert_once(
-        conn,
-        delivery,
-        {
-            "id": delivery_id,
-            "event": event,
-            "action": action,
-            "repo": repo,
-            "received_at": now,
-            "state": "received",
-            "body": body,
-            "due_at": now,
-            "attempts": 0,
-        },
-    )
+    came = {"id": delivery_id, "event": event, "action": action, "repo": repo, "received_at": now, "attempts": 0}
+    return insert_once(conn, delivery, {**came, "state": "received", "body": body, "due_at": now})
 
 
 def claim_ignored(
@@ -62,21 +49,8 @@ def claim_ignored(
     now: float,
 ) -> bool:
     """Remembers that a delivery came and why it was ignored, without its body. False: its id was claimed before."""
-    return insert_once(
-        conn,
-        delivery,
-        {
-            "id": delivery_id,
-            "event": event,
-            "action": action,
-            "repo": repo,
-            "received_at": now,
-            "state": "ignored",
-            "code": code,
-            "reason": reason,
-            "attempts": 0,
-        },
-    )
+    came = {"id": delivery_id, "event": event, "action": action, "repo": repo, "received_at": now, "attempts": 0}
+    return insert_once(conn, delivery, {**came, "state": "ignored", "code": code, "reason": reason})
 
 
 def lock(conn: Connection, delivery_id: str) -> Row[Any] | None:
