@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from relay.worker import footprint, namespaces, protocol, sandbox, seccomp
 from relay.worker import host as host_side
-from relay.worker import namespaces, protocol, sandbox, seccomp
 from relay.worker.batch import Row, parse_row
 from relay.worker.logs import Logs
 from relay.worker.outcome import died
@@ -76,6 +76,7 @@ class HostProcess:
         self._collector = 0
         self.import_s = 0.0
         self.rows: list[Row] = []
+        self._footprint = footprint.Footprint()
 
     @classmethod
     def start(cls, around: Surroundings) -> HostProcess:
@@ -210,12 +211,12 @@ class HostProcess:
     def excess(self, memory_mb: float, *, host_too: bool = False) -> str:
         """What the tests take too much of, in words; empty when nothing. Looks at every process they started."""
         top = self.pid if host_too or not self._collector else self._collector
-        found = sandbox.descendants(top, PROCESSES + 1)
+        found = sandbox.family(top, PROCESSES + 1)
         if len(found) > PROCESSES:
             return f"more than {PROCESSES} processes"
         allowed = memory_mb + (HOST_MB if host_too else 0)
-        resident = sandbox.memory_mb(found, allowed, 0.0 if top == self.pid else sandbox.rss_mb(top))
-        if resident > allowed and len(found) > sandbox.FEW:
+        resident = self._footprint.of(found, allowed)
+        if resident > allowed and len(found) > footprint.FEW:
             # a rough figure: what they share was counted for each, and their number is what is wrong
             return f"too many processes: {len(found)} at once, {resident:.0f} MiB with what they share counted for each"
         if resident > allowed:

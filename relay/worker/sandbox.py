@@ -231,14 +231,22 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-def descendants(pid: int, most: int = 1 << 20) -> list[int]:
-    """Processes below one, nearest first; stops looking at ``most`` of them."""
-    found = _children(pid)
-    for one in found:  # grows while it is read
+def family(pid: int, most: int = 1 << 20) -> dict[int, int]:
+    """Processes below one, each with its parent, nearest first; stops looking at ``most`` of them."""
+    found: dict[int, int] = {}
+    rows = [pid]
+    for one in rows:  # grows while it is read
         if len(found) >= most:
             break
-        found += _children(one)
+        below = [child for child in _children(one) if child not in found]
+        found.update(dict.fromkeys(below, one))
+        rows += below
     return found
+
+
+def descendants(pid: int, most: int = 1 << 20) -> list[int]:
+    """Processes below one, nearest first; stops looking at ``most`` of them."""
+    return list(family(pid, most))
 
 
 def by_inner_pid(pids: Iterable[int], inner: int) -> int | None:
@@ -252,26 +260,3 @@ def by_inner_pid(pids: Iterable[int], inner: int) -> int | None:
         if int(numbers[-1]) == inner:
             return pid
     return None
-
-
-FEW = 16
-"""Up to this many processes are measured exactly."""
-
-
-def memory_mb(pids: Iterable[int], enough: float, shared: float = 0.0) -> float:
-    """Memory of processes together in MiB, of which each has ``shared`` from the process that it was forked from.
-
-    Exact (pages that several have count once) only above ``enough``, and for a few processes: walking a process's pages
-    takes longer than a fork bomb takes to double.
-    """
-    pids = list(pids)
-    rough = sum(max(0.0, rss_mb(pid) - shared) for pid in pids)
-    return rough if rough <= enough or len(pids) > FEW else sum(_pss_mb(pid) for pid in pids)
-
-
-def _pss_mb(pid: int) -> float:
-    try:
-        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-        return int(text.partition("\nPss:")[2].split()[0]) / 1024
-    except (OSError, ValueError, IndexError):
-        return rss_mb(pid)
