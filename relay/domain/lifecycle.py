@@ -40,16 +40,20 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """An end: its conclusion, when we heard of it (seconds since the epoch), and what came with it."""
+    """An end: its conclusion, when we heard of it (seconds since the epoch), and what came with it.
+
+    ``presumed``: nobody reported it, a deadline passed. Whatever is reported later takes its place, mild or not.
+    """
 
     conclusion: str
     at: float
     counts: Counts | None = None
     artifact_url: str | None = None
+    presumed: bool = False
 
-    def _rank(self) -> tuple[int, float, str, str]:
+    def _rank(self) -> tuple[bool, int, float, str, str]:
         # the last two only make the order total: equal reports at one instant must not depend on who came first
-        return SEVERITY[self.conclusion], -self.at, repr(self.counts), self.artifact_url or ""
+        return not self.presumed, SEVERITY[self.conclusion], -self.at, repr(self.counts), self.artifact_url or ""
 
     def worse_than(self, other: Completion) -> bool:
         return self._rank() > other._rank()
@@ -112,19 +116,22 @@ def advance(current: JobState | None, report: JobReport) -> Transition:
     if report.status is JobStatus.IN_PROGRESS:
         started = report.at if started is None else min(started, report.at)
     completion = before.completion
-    replaced = False
+    replaced = ""
     if report.completion is not None and (completion is None or report.completion.worse_than(completion)):
-        replaced = completion is not None and completion.conclusion != report.completion.conclusion
+        if completion is not None and completion.presumed and not report.completion.presumed:
+            replaced = "late-end"
+        elif completion is not None and completion.conclusion != report.completion.conclusion:
+            replaced = "conclusion-worse"
         completion = report.completion
     after = JobState(started, completion)
     return Transition(after, *_name(current, before, after, report, replaced))
 
 
 def _name(
-    current: JobState | None, before: JobState, after: JobState, report: JobReport, replaced: bool
+    current: JobState | None, before: JobState, after: JobState, report: JobReport, replaced: str
 ) -> tuple[str, bool]:
     if replaced:
-        return "conclusion-worse", True
+        return replaced, True
     if current is not None and before.status is after.status:
         late = report.status is JobStatus.IN_PROGRESS and before.started_at is None
         return ("late-start", False) if late else ("duplicate", False)

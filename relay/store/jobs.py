@@ -31,11 +31,12 @@ def record(
     *,
     url: str | None,
     check_run_id: str | None,
+    triage: dict[str, Any] | None = None,
 ) -> tuple[Row[Any], Transition]:
     """Applies ``report`` to the job, made where it is new, in the caller's transaction; -> (its row now, what changed).
 
     The row is locked in between, so that concurrent reports are applied one after the other. ``url`` and
-    ``check_run_id`` are kept from the first report that has them.
+    ``check_run_id`` are kept from the first report that has them, ``triage`` from the last one.
     """
     identity = {
         "dispatch_id": dispatch.id,
@@ -65,6 +66,8 @@ def record(
         "reported_check_run_id": row.reported_check_run_id or check_run_id,
         "version": row.version + 1,
     }
+    if triage is not None:
+        values["triage"] = triage
     conn.execute(update(job).where(job.c.id == row.id).values(**values))
     return conn.execute(select(job).where(job.c.id == row.id)).one(), change
 
@@ -108,7 +111,7 @@ def _state(row: Row[Any]) -> JobState | None:
     completion = None
     if row.status == "completed":
         counts = Counts(**row.results) if row.results is not None else None
-        completion = Completion(row.conclusion, row.completed_at, counts, row.artifact_url)
+        completion = Completion(row.conclusion, row.completed_at, counts, row.artifact_url, row.presumed)
     return JobState(row.started_at, completion)
 
 
@@ -122,4 +125,5 @@ def _columns(state: JobState) -> dict[str, Any]:
         "start_known": state.start_known,
         "results": asdict(end.counts) if end and end.counts else None,
         "artifact_url": end.artifact_url if end else None,
+        "presumed": end.presumed if end else False,
     }

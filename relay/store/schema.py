@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     Boolean,
     Column,
     Float,
@@ -41,7 +42,7 @@ delivery = Table(
     Column("action", String(64)),
     Column("repo", String(255)),
     Column("received_at", Float, nullable=False),
-    Column("state", String(16), nullable=False),  # received, routed, ignored
+    Column("state", String(16), nullable=False),  # received, routed, noted (facts kept, nothing to route), ignored
     Column("code", String(64)),  # reason code of the routing or of ignoring
     Column("reason", Text),
     Column("body", LargeBinary),  # zlib; None once pruned, and for ignored events
@@ -120,6 +121,8 @@ job = Table(
     Column("start_known", Boolean, nullable=False, default=True),
     Column("results", JSON),  # {passed, failed, skipped, total}
     Column("artifact_url", Text),
+    Column("presumed", Boolean, nullable=False, default=False),  # the end is ours, for want of a report
+    Column("triage", JSON),  # the downstream's own triage_verdict, validated
     Column("version", Integer, nullable=False, default=0),
     UniqueConstraint("dispatch_id", "workflow", "name", "run_id", "attempt"),
 )
@@ -136,6 +139,8 @@ plan = Table(
     Column("counts", JSON, nullable=False),
     Column("timings", JSON, nullable=False),
     Column("warnings", JSON, nullable=False),
+    Column("exploration", JSON),  # selector.plan.explore.Exploration as a map; None: this run does not explore
+    Column("shadow", JSON),  # ranker -> what its order would have run; never acted upon
     Column("created_at", Float, nullable=False),
 )
 
@@ -162,7 +167,7 @@ shard = Table(
     metadata,
     Column("id", String(32), primary_key=True),
     Column("dispatch_id", String(32), ForeignKey("dispatch.id"), nullable=False),
-    Column("side", String(8), nullable=False),  # head, base
+    Column("side", String(16), nullable=False),  # head, base, again, base-again
     Column("index", Integer, nullable=False),
     Column("queue", String(64), nullable=False),  # shards.<device>
     Column("spec", JSON, nullable=False),  # what a lease hands out, see docs/worker-api.md
@@ -190,9 +195,10 @@ result = Table(
     Column("id", Integer, primary_key=True),
     Column("dispatch_id", String(32), ForeignKey("dispatch.id"), nullable=False),
     Column("shard_id", String(32), ForeignKey("shard.id"), nullable=False),
-    Column("side", String(8), nullable=False),
+    Column("side", String(16), nullable=False),
     Column("test", Text, nullable=False),  # file::Class::method
     Column("variant", String(512), nullable=False),
+    Column("attempt", Integer, nullable=False, default=0),  # which repeat of a re-run, from 0
     Column("op", String(128)),
     Column("dtype", String(32)),
     Column("mode", String(24), nullable=False),
@@ -205,9 +211,63 @@ result = Table(
     Column("log_tail", Text),
     Column("fence", Integer, nullable=False),
     Column("recorded_at", Float, nullable=False),
-    UniqueConstraint("shard_id", "test", "variant"),
+    UniqueConstraint("shard_id", "test", "variant", "attempt"),
     Index("ix_result_dispatch", "dispatch_id", "side", "outcome"),
     Index("ix_result_test", "test", "recorded_at"),
+)
+
+quarantine = Table(
+    "quarantine",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("device", String(64), nullable=False),
+    Column("test", Text, nullable=False),  # file::Class::method
+    Column("variant", String(512), nullable=False),  # "": every variant of the test
+    Column("reason", Text, nullable=False),
+    Column("evidence", Text, nullable=False),
+    Column("issue", Text, nullable=False),
+    Column("until", Float, nullable=False),  # from then on its failures count again
+    Column("created_at", Float, nullable=False),
+    Column("ended_at", Float),  # taken out by a person before its time
+    Index("ix_quarantine_device", "device", "until"),
+)
+
+proposal = Table(
+    "proposal",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("key", String(64), nullable=False, unique=True),  # digest of device, kind and subject: one at a time
+    Column("device", String(64), nullable=False),
+    Column("kind", String(24), nullable=False),  # promote, demote, quarantine, remove, limit, tolerance
+    Column("subject", Text, nullable=False),  # a test's id, or file.yaml:line
+    Column("reason", Text, nullable=False),
+    Column("evidence", JSON, nullable=False),
+    Column("issue", Text, nullable=False),
+    Column("until", Text, nullable=False),
+    Column("state", String(16), nullable=False),  # open, taken, dismissed, gone
+    Column("created_at", Float, nullable=False),
+    Column("updated_at", Float, nullable=False),
+    Index("ix_proposal_state", "device", "state"),
+)
+
+bisection = Table(
+    "bisection",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("key", String(64), nullable=False, unique=True),  # digest of device, variant and bad_sha
+    Column("device", String(64), nullable=False),
+    Column("test", Text, nullable=False),
+    Column("variant", String(512), nullable=False),
+    Column("bad_sha", String(40), nullable=False),  # where it was seen to fail
+    Column("spec", JSON, nullable=False),  # the shard that showed it, for the runs that are still needed
+    Column("state", String(16), nullable=False),  # open, found, given-up
+    Column("first_bad", String(40)),
+    Column("last_good", String(40)),
+    Column("runs", Integer, nullable=False, default=0),  # runs asked for, beside what was stored
+    Column("reason", Text),
+    Column("created_at", Float, nullable=False),
+    Column("closed_at", Float),
+    Index("ix_bisection_state", "state"),
 )
 
 outbox = Table(
@@ -262,10 +322,12 @@ allowlist_version = Table(
     "allowlist_version",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("digest", String(64), nullable=False, unique=True),
+    Column("kind", String(16), nullable=False),  # allowlist, providers
+    Column("digest", String(64), nullable=False),
     Column("source", Text, nullable=False),
     Column("text", Text, nullable=False),
     Column("loaded_at", Float, nullable=False),
+    UniqueConstraint("kind", "digest"),
 )
 
 seen_token = Table(
@@ -275,4 +337,94 @@ seen_token = Table(
     Column("body_digest", String(64), nullable=False),
     Column("answer", JSON),
     Column("expires_at", Float, nullable=False),
+)
+
+pull_request = Table(
+    "pull_request",
+    metadata,
+    Column("upstream_key", String(255), primary_key=True),  # case folded
+    Column("number", Integer, primary_key=True),
+    Column("title", Text, nullable=False),
+    Column("author", String(255)),
+    Column("head_sha", String(40), nullable=False),
+    Column("base_ref", String(255), nullable=False),
+    Column("labels", JSON, nullable=False),
+    Column("draft", Boolean, nullable=False),
+    Column("open", Boolean, nullable=False),
+    Column("told_at", String(32), nullable=False),  # GitHub's updated_at: an older delivery changes nothing
+    Column("heard_at", Float, nullable=False),
+)
+
+installation = Table(
+    "installation",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("account", String(255), nullable=False),
+    Column("state", String(16), nullable=False),  # active, suspended, deleted
+    Column("permissions", JSON, nullable=False),
+    Column("heard_at", Float, nullable=False),
+)
+
+repository = Table(
+    "repository",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),  # GitHub's, kept through renames and transfers
+    Column("name", String(255), nullable=False),  # owner/repo as it is called now
+    Column("installation_id", BigInteger),  # None: the App is not there, or we were not told
+    Column("heard_at", Float, nullable=False),
+)
+
+repository_name = Table(
+    "repository_name",
+    metadata,
+    Column("key", String(255), primary_key=True),  # case folded; every name it ever had
+    Column("repository_id", BigInteger, ForeignKey("repository.id"), nullable=False),
+    Column("since", Float, nullable=False),
+    Index("ix_repository_name_repository", "repository_id"),
+)
+
+rerun = Table(
+    "rerun",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("delivery_id", String(64), ForeignKey("delivery.id"), nullable=False),
+    Column("dispatch_id", String(32), ForeignKey("dispatch.id"), nullable=False),
+    Column("run_id", String(64), nullable=False),  # the downstream's
+    Column("scope", String(8), nullable=False),  # failed, all: which of the run's jobs
+    Column("requested_by", String(255)),
+    Column("state", String(16), nullable=False),  # waiting
+    Column("due_at", Float),
+    Column("created_at", Float, nullable=False),
+    UniqueConstraint("delivery_id", "dispatch_id", "run_id"),
+    Index("ix_rerun_due", "due_at"),
+)
+
+redelivery = Table(
+    "redelivery",
+    metadata,
+    Column("delivery_id", String(64), primary_key=True),  # of a delivery that never arrived
+    Column("hook_delivery_id", BigInteger, nullable=False),  # GitHub's number of its newest attempt
+    Column("event", String(64), nullable=False),
+    Column("attempts", Integer, nullable=False),  # how often we asked for it
+    Column("asked_at", Float, nullable=False),
+    Column("state", String(16), nullable=False),  # asked, gave-up
+    Column("reason", Text),
+)
+
+chore = Table(
+    "chore",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("due_at", Float, nullable=False),
+    Column("ran_at", Float),
+    Column("error", Text),  # of the last time, None: it went well
+    Column("memory", JSON, nullable=False),  # what the next time starts from: a watermark, an ETag
+)
+
+upstream_commit = Table(
+    "upstream_commit",
+    metadata,
+    Column("sha", String(40), primary_key=True),
+    Column("known", Boolean, nullable=False),  # upstream has it on one of the refs that count
+    Column("checked_at", Float, nullable=False),
 )

@@ -14,12 +14,13 @@ def upgrade() -> None:
     op.create_table(
         "allowlist_version",
         sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("kind", sa.String(length=16), nullable=False),
         sa.Column("digest", sa.String(length=64), nullable=False),
         sa.Column("source", sa.Text(), nullable=False),
         sa.Column("text", sa.Text(), nullable=False),
         sa.Column("loaded_at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_allowlist_version")),
-        sa.UniqueConstraint("digest", name=op.f("uq_allowlist_version_digest")),
+        sa.UniqueConstraint("kind", "digest", name=op.f("uq_allowlist_version_kind")),
     )
     op.create_table(
         "delivery",
@@ -154,6 +155,8 @@ def upgrade() -> None:
         sa.Column("start_known", sa.Boolean(), nullable=False),
         sa.Column("results", sa.JSON(), nullable=True),
         sa.Column("artifact_url", sa.Text(), nullable=True),
+        sa.Column("presumed", sa.Boolean(), nullable=False),
+        sa.Column("triage", sa.JSON(), nullable=True),
         sa.Column("version", sa.Integer(), nullable=False),
         sa.ForeignKeyConstraint(["dispatch_id"], ["dispatch.id"], name=op.f("fk_job_dispatch_id_dispatch")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_job")),
@@ -170,6 +173,8 @@ def upgrade() -> None:
         sa.Column("counts", sa.JSON(), nullable=False),
         sa.Column("timings", sa.JSON(), nullable=False),
         sa.Column("warnings", sa.JSON(), nullable=False),
+        sa.Column("exploration", sa.JSON(), nullable=True),
+        sa.Column("shadow", sa.JSON(), nullable=True),
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.ForeignKeyConstraint(["dispatch_id"], ["dispatch.id"], name=op.f("fk_plan_dispatch_id_dispatch")),
         sa.PrimaryKeyConstraint("dispatch_id", name=op.f("pk_plan")),
@@ -178,7 +183,7 @@ def upgrade() -> None:
         "shard",
         sa.Column("id", sa.String(length=32), nullable=False),
         sa.Column("dispatch_id", sa.String(length=32), nullable=False),
-        sa.Column("side", sa.String(length=8), nullable=False),
+        sa.Column("side", sa.String(length=16), nullable=False),
         sa.Column("index", sa.Integer(), nullable=False),
         sa.Column("queue", sa.String(length=64), nullable=False),
         sa.Column("spec", sa.JSON(), nullable=False),
@@ -239,9 +244,10 @@ def upgrade() -> None:
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("dispatch_id", sa.String(length=32), nullable=False),
         sa.Column("shard_id", sa.String(length=32), nullable=False),
-        sa.Column("side", sa.String(length=8), nullable=False),
+        sa.Column("side", sa.String(length=16), nullable=False),
         sa.Column("test", sa.Text(), nullable=False),
         sa.Column("variant", sa.String(length=512), nullable=False),
+        sa.Column("attempt", sa.Integer(), nullable=False),
         sa.Column("op", sa.String(length=128), nullable=True),
         sa.Column("dtype", sa.String(length=32), nullable=True),
         sa.Column("mode", sa.String(length=24), nullable=False),
@@ -257,17 +263,187 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["dispatch_id"], ["dispatch.id"], name=op.f("fk_result_dispatch_id_dispatch")),
         sa.ForeignKeyConstraint(["shard_id"], ["shard.id"], name=op.f("fk_result_shard_id_shard")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_result")),
-        sa.UniqueConstraint("shard_id", "test", "variant", name=op.f("uq_result_shard_id")),
+        sa.UniqueConstraint("shard_id", "test", "variant", "attempt", name=op.f("uq_result_shard_id")),
     )
     with op.batch_alter_table("result", schema=None) as batch_op:
         batch_op.create_index("ix_result_dispatch", ["dispatch_id", "side", "outcome"], unique=False)
         batch_op.create_index("ix_result_test", ["test", "recorded_at"], unique=False)
+
+    op.create_table(
+        "pull_request",
+        sa.Column("upstream_key", sa.String(length=255), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("title", sa.Text(), nullable=False),
+        sa.Column("author", sa.String(length=255), nullable=True),
+        sa.Column("head_sha", sa.String(length=40), nullable=False),
+        sa.Column("base_ref", sa.String(length=255), nullable=False),
+        sa.Column("labels", sa.JSON(), nullable=False),
+        sa.Column("draft", sa.Boolean(), nullable=False),
+        sa.Column("open", sa.Boolean(), nullable=False),
+        sa.Column("told_at", sa.String(length=32), nullable=False),
+        sa.Column("heard_at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("upstream_key", "number", name=op.f("pk_pull_request")),
+    )
+    op.create_table(
+        "installation",
+        sa.Column("id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("account", sa.String(length=255), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("permissions", sa.JSON(), nullable=False),
+        sa.Column("heard_at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_installation")),
+    )
+    op.create_table(
+        "repository",
+        sa.Column("id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("installation_id", sa.BigInteger(), nullable=True),
+        sa.Column("heard_at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_repository")),
+    )
+    op.create_table(
+        "repository_name",
+        sa.Column("key", sa.String(length=255), nullable=False),
+        sa.Column("repository_id", sa.BigInteger(), nullable=False),
+        sa.Column("since", sa.Float(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["repository_id"], ["repository.id"], name=op.f("fk_repository_name_repository_id_repository")
+        ),
+        sa.PrimaryKeyConstraint("key", name=op.f("pk_repository_name")),
+    )
+    with op.batch_alter_table("repository_name", schema=None) as batch_op:
+        batch_op.create_index("ix_repository_name_repository", ["repository_id"], unique=False)
+
+    op.create_table(
+        "rerun",
+        sa.Column("id", sa.String(length=32), nullable=False),
+        sa.Column("delivery_id", sa.String(length=64), nullable=False),
+        sa.Column("dispatch_id", sa.String(length=32), nullable=False),
+        sa.Column("run_id", sa.String(length=64), nullable=False),
+        sa.Column("scope", sa.String(length=8), nullable=False),
+        sa.Column("requested_by", sa.String(length=255), nullable=True),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("due_at", sa.Float(), nullable=True),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.ForeignKeyConstraint(["delivery_id"], ["delivery.id"], name=op.f("fk_rerun_delivery_id_delivery")),
+        sa.ForeignKeyConstraint(["dispatch_id"], ["dispatch.id"], name=op.f("fk_rerun_dispatch_id_dispatch")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_rerun")),
+        sa.UniqueConstraint("delivery_id", "dispatch_id", "run_id", name=op.f("uq_rerun_delivery_id")),
+    )
+    with op.batch_alter_table("rerun", schema=None) as batch_op:
+        batch_op.create_index("ix_rerun_due", ["due_at"], unique=False)
+
+    op.create_table(
+        "redelivery",
+        sa.Column("delivery_id", sa.String(length=64), nullable=False),
+        sa.Column("hook_delivery_id", sa.BigInteger(), nullable=False),
+        sa.Column("event", sa.String(length=64), nullable=False),
+        sa.Column("attempts", sa.Integer(), nullable=False),
+        sa.Column("asked_at", sa.Float(), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("delivery_id", name=op.f("pk_redelivery")),
+    )
+    op.create_table(
+        "chore",
+        sa.Column("name", sa.String(length=32), nullable=False),
+        sa.Column("due_at", sa.Float(), nullable=False),
+        sa.Column("ran_at", sa.Float(), nullable=True),
+        sa.Column("error", sa.Text(), nullable=True),
+        sa.Column("memory", sa.JSON(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_chore")),
+    )
+    op.create_table(
+        "upstream_commit",
+        sa.Column("sha", sa.String(length=40), nullable=False),
+        sa.Column("known", sa.Boolean(), nullable=False),
+        sa.Column("checked_at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("sha", name=op.f("pk_upstream_commit")),
+    )
+    op.create_table(
+        "quarantine",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("device", sa.String(length=64), nullable=False),
+        sa.Column("test", sa.Text(), nullable=False),
+        sa.Column("variant", sa.String(length=512), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("evidence", sa.Text(), nullable=False),
+        sa.Column("issue", sa.Text(), nullable=False),
+        sa.Column("until", sa.Float(), nullable=False),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.Column("ended_at", sa.Float(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_quarantine")),
+    )
+    with op.batch_alter_table("quarantine", schema=None) as batch_op:
+        batch_op.create_index("ix_quarantine_device", ["device", "until"], unique=False)
+
+    op.create_table(
+        "proposal",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("key", sa.String(length=64), nullable=False),
+        sa.Column("device", sa.String(length=64), nullable=False),
+        sa.Column("kind", sa.String(length=24), nullable=False),
+        sa.Column("subject", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("evidence", sa.JSON(), nullable=False),
+        sa.Column("issue", sa.Text(), nullable=False),
+        sa.Column("until", sa.Text(), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.Column("updated_at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_proposal")),
+        sa.UniqueConstraint("key", name=op.f("uq_proposal_key")),
+    )
+    with op.batch_alter_table("proposal", schema=None) as batch_op:
+        batch_op.create_index("ix_proposal_state", ["device", "state"], unique=False)
+
+    op.create_table(
+        "bisection",
+        sa.Column("id", sa.String(length=32), nullable=False),
+        sa.Column("key", sa.String(length=64), nullable=False),
+        sa.Column("device", sa.String(length=64), nullable=False),
+        sa.Column("test", sa.Text(), nullable=False),
+        sa.Column("variant", sa.String(length=512), nullable=False),
+        sa.Column("bad_sha", sa.String(length=40), nullable=False),
+        sa.Column("spec", sa.JSON(), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("first_bad", sa.String(length=40), nullable=True),
+        sa.Column("last_good", sa.String(length=40), nullable=True),
+        sa.Column("runs", sa.Integer(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.Column("closed_at", sa.Float(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_bisection")),
+        sa.UniqueConstraint("key", name=op.f("uq_bisection_key")),
+    )
+    with op.batch_alter_table("bisection", schema=None) as batch_op:
+        batch_op.create_index("ix_bisection_state", ["state"], unique=False)
 
     # ### end Alembic commands ###
 
 
 def downgrade() -> None:
     # ### commands auto generated by Alembic - please adjust! ###
+    for table, index in (
+        ("bisection", "ix_bisection_state"),
+        ("proposal", "ix_proposal_state"),
+        ("quarantine", "ix_quarantine_device"),
+    ):
+        with op.batch_alter_table(table, schema=None) as batch_op:
+            batch_op.drop_index(index)
+
+        op.drop_table(table)
+    for table in ("upstream_commit", "chore", "redelivery"):
+        op.drop_table(table)
+    with op.batch_alter_table("rerun", schema=None) as batch_op:
+        batch_op.drop_index("ix_rerun_due")
+
+    op.drop_table("rerun")
+    with op.batch_alter_table("repository_name", schema=None) as batch_op:
+        batch_op.drop_index("ix_repository_name_repository")
+
+    for table in ("repository_name", "repository", "installation", "pull_request"):
+        op.drop_table(table)
     with op.batch_alter_table("result", schema=None) as batch_op:
         batch_op.drop_index("ix_result_test")
         batch_op.drop_index("ix_result_dispatch")
