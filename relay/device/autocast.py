@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from relay.device.fallback import Kernel
 from relay.device.kernels import overload
 from relay.device.memory import NAME
+from relay.device.plan import Kernel
 
 KEY = "AutocastPrivateUse1"
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from relay.device import numerics
-from relay.device.fallback import Kernel, plan_of, run
+from relay.device.fallback import run
 from relay.device.memory import (
     CPU,
     CPU_KEYS,
@@ -19,6 +19,7 @@ from relay.device.memory import (
     bytes_of,
     contiguous_strides,
     cpu_alias,
+    device_alias,
     empty_like_dtype,
     is_device,
     new_tensor,
@@ -27,9 +28,11 @@ from relay.device.memory import (
     span,
 )
 from relay.device.meter import METER
+from relay.device.plan import Kernel, plan_of
 from relay.device.policy import CURRENT
 
 _aten = torch.ops.aten
+_clone = _aten.clone.default
 _CHANNELS_LAST = (torch.channels_last, torch.channels_last_3d)
 
 # View operators whose CPU kernel only writes sizes and strides, so it serves any device's tensor.
@@ -161,7 +164,7 @@ def copy_from(src: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) 
     for tensor in (src, dst):
         if tensor.layout is not torch.strided or tensor.is_quantized:
             refuse_layout(tensor, "aten::_copy_from")
-    from_device, to_device = is_device(src), is_device(dst)
+    from_device, to_device = not src.is_cpu and is_device(src), not dst.is_cpu and is_device(dst)
     target = cpu_alias(dst) if to_device else dst
     target.copy_(cpu_alias(src) if from_device else src)
     policy = CURRENT.policy
@@ -172,6 +175,19 @@ def copy_from(src: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) 
     else:
         METER.transfer("h2d_bytes" if to_device else "d2h_bytes", src.numel() * src.element_size())
     return dst
+
+
+def clone(self: torch.Tensor, *, memory_format: torch.memory_format | None = None) -> torch.Tensor:
+    """``aten::clone``: in one trip, where torch's own takes three (strides, memory, copy)."""
+    alias = device_alias(self)
+    if alias is None:
+        refuse_layout(self, "aten::clone")
+    out = adopt(_clone.redispatch(CPU_KEYS, alias, memory_format=memory_format))
+    policy = CURRENT.policy
+    if policy.changes_numbers:
+        numerics.apply(policy, cpu_alias(out))
+    _count_device_copy("clone", self, out)
+    return out
 
 
 def _count_device_copy(name: str, src: torch.Tensor, dst: torch.Tensor) -> None:
@@ -283,6 +299,7 @@ DIRECT: dict[str, Kernel] = {
     "_to_copy": to_copy,
     "_copy_from_and_resize": copy_from_and_resize,
     "_local_scalar_dense": local_scalar_dense,
+    "clone": clone,
     "_lazy_clone": lazy_clone,
     "set_.source_Tensor": set_tensor,
     "set_.source_Storage": set_storage,

@@ -42,9 +42,11 @@ _new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype = ctypes.c_void_p
 _pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-_int32_at = ctypes.c_int32.from_address
+# All memory as one array: an index is cheaper than an object made for an address, and every operator flips three.
+_INT32 = (ctypes.c_int32 * (2**60)).from_address(0)
 _export = torch._C._to_dlpack
 _import = torch._C._from_dlpack
+_memmove = ctypes.memmove
 _typed_empty = torch._C._acc.create_empty_tensor
 _storage_at = torch._C._construct_storage_from_data_pointer
 _below_autograd = torch._C._AutoDispatchBelowAutograd
@@ -76,19 +78,24 @@ _DL_DTYPES = {
 
 def allocate(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, nbytes: int) -> torch.Tensor:
     """An uninitialised device tensor over a stick-aligned block of ``nbytes``. The dtype must be one DLPack knows."""
-    ndim = len(size)
-    head = -(-(_HEADER.size + 16 * ndim) // STICK) * STICK
+    head, ndim, code, bits, extents = _template(size, stride, dtype)
     block = _aligned_alloc(STICK, head + max(-(-nbytes // STICK), 1) * STICK)
     if not block:
         raise MemoryError(f"{NAME}: cannot allocate {nbytes} bytes")
     shape_at = block + _HEADER.size
-    code, bits = _DL_DTYPES[dtype]
-    header = _HEADER.pack(
-        block + head, _DL_EXT, 0, ndim, code, bits, 1, shape_at, shape_at + 8 * ndim, 0, 0, _FREE
-    ) + struct.pack(f"={2 * ndim}q", *size, *stride)
-    ctypes.memmove(block, header, len(header))
+    header = _HEADER.pack(block + head, _DL_EXT, 0, ndim, code, bits, 1, shape_at, shape_at + 8 * ndim, 0, 0, _FREE)
+    _memmove(block, header + extents, _HEADER.size + len(extents))
     METER.allocation(nbytes)
     return _import(_new_capsule(block, _TENSOR, None))
+
+
+@lru_cache(maxsize=4096)
+def _template(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> tuple[int, int, int, int, bytes]:
+    """Bytes before the data, dimensions, DLPack's code and bits, and the sizes and strides as they lie in memory."""
+    ndim = len(size)
+    head = -(-(_HEADER.size + 16 * ndim) // STICK) * STICK
+    code, bits = _DL_DTYPES[dtype]
+    return head, ndim, code, bits, struct.pack(f"={2 * ndim}q", *size, *stride)
 
 
 def allocate_bytes(nbytes: int) -> torch.Tensor:
@@ -148,21 +155,23 @@ def is_device(tensor: torch.Tensor) -> bool:
 
 def _flip(tensor: torch.Tensor, device_type: int) -> torch.Tensor:
     capsule = _export(tensor)
-    _int32_at(_pointer(capsule, _TENSOR) + 8).value = device_type
+    _INT32[(_pointer(capsule, _TENSOR) + 8) >> 2] = device_type
     return _import(capsule)
 
 
 def device_alias(tensor: torch.Tensor) -> torch.Tensor | None:
-    """`cpu_alias` of a strided tensor, or None if it is not on this device. This is the hot path of every operator."""
-    if tensor.is_meta:
-        return None
+    """`cpu_alias` of a strided tensor, or None if it is not on this device, or not one that DLPack can describe (it is
+    sparse, quantised, on meta). This is the hot path of every operator."""
     if tensor.dtype not in _DL_DTYPES or tensor.is_neg() or tensor.is_conj():
-        return cpu_alias(tensor) if is_device(tensor) else None
-    capsule = _export(tensor)
-    device_type = _int32_at(_pointer(capsule, _TENSOR) + 8)
-    if device_type.value != _DL_EXT:
+        return cpu_alias(tensor) if is_device(tensor) and tensor.layout is torch.strided else None
+    try:
+        capsule = _export(tensor)
+    except (BufferError, RuntimeError):
         return None
-    device_type.value = _DL_CPU
+    device_type = (_pointer(capsule, _TENSOR) + 8) >> 2
+    if _INT32[device_type] != _DL_EXT:
+        return None
+    _INT32[device_type] = _DL_CPU
     return _import(capsule)
 
 

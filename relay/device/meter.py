@@ -157,14 +157,14 @@ class Meter:
             slots[_KERNELS] += 1
             names = self.kernel_names
             names[name] = names.get(name, 0) + 1
-            in_sticks, in_padding = self._sticks(inputs)
-            out_sticks, out_padding = self._sticks(outputs)
+            in_sticks, padding = self._sticks(inputs, 0)
+            out_sticks, padding = self._sticks(outputs, padding)
             stick = self._stick
             moved = (in_sticks + out_sticks) * stick
             slots[_READ] += in_sticks * stick
             slots[_WRITTEN] += out_sticks * stick
             slots[_STICKS] += in_sticks + out_sticks
-            slots[_PADDING] += in_padding + out_padding
+            slots[_PADDING] += padding
             if moved > self._scratchpads:
                 slots[_SPILLS] += 1
             nanoseconds = moved / self._dram_gbps
@@ -172,9 +172,9 @@ class Meter:
                 nanoseconds = max(nanoseconds, macs / self._macs_per_ns)
             slots[_NS] += int(self._launch_ns + nanoseconds)
 
-    def _sticks(self, tensors: Sequence[Any]) -> tuple[int, int]:
-        """Sticks and padding bytes: the last dimension lies in whole sticks, row by row."""
-        sticks = padding = 0
+    def _sticks(self, tensors: Sequence[Any], padding: int) -> tuple[int, int]:
+        """Sticks, and padding bytes on top of ``padding``: the last dimension lies in whole sticks, row by row."""
+        sticks = 0
         for tensor in tensors:
             key = (tensor.shape, tensor.dtype.itemsize)
             size = self._sizes.get(key)

@@ -11,6 +11,11 @@ from relay.device.policy import Policy
 _MATMULS = frozenset(["mm", "bmm", "addmm", "addmm_", "baddbmm", "baddbmm_", "addbmm", "addbmm_", "mv", "addmv", "dot"])
 
 
+def multiplies(name: str) -> bool:
+    """Whether `multiply_adds` has anything to say of the operator."""
+    return name in _MATMULS or name == "convolution"
+
+
 def multiply_adds(name: str, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> int:
     """Multiply-adds of matrix products and forward convolutions; 0 for kernels that memory bounds."""
     if not outputs:

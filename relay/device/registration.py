@@ -10,11 +10,12 @@ import torch
 
 from relay.device import autocast, generator, rnn, storage
 from relay.device.errors import DeviceError
-from relay.device.fallback import STRUCTURED, fallback, kernel_for
+from relay.device.fallback import fallback, kernel_for
 from relay.device.kernels import DIRECT, METADATA_OPS, metadata_kernel, overload
 from relay.device.memory import NAME
 from relay.device.meter import METER
 from relay.device.module import make_module
+from relay.device.plan import STRUCTURED
 from relay.device.policy import Policy, set_policy
 
 KEY = "PrivateUse1"

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from relay.device.fallback import Kernel, plan_of
 from relay.device.memory import adopt, cpu_alias, is_device
 from relay.device.meter import METER
+from relay.device.plan import Kernel, plan_of
 from relay.device.policy import CURRENT, Verdict
 
 

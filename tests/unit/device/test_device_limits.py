@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed: nothing of the emulated device is tested here")
 
 import relay.device as device  # noqa: E402
-from relay.device.fallback import plan_of  # noqa: E402
+from relay.device.plan import plan_of  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

@@ -1,0 +1,221 @@
+"""Upstream's test files on the emulated device and on the CPU, side by side, variant by variant.
+
+``python tests/bench/device_files.py --tree TREE [test/test_view_ops.py ...]`` runs each file on the project's own
+runner with its classes made for both devices (the device without limits), and prints per file: the variants that both
+have, how many pass on each, the seconds of those that pass on both, and every variant that the CPU passes and the
+device does not, grouped by the reason that `REASONS` gives. What no reason covers is run once more, alone (a warning
+that torch gives once a process may have been the CPU's); a variant that stays so is *unexplained*, and the exit status
+is 1. Without files: the eleven that the device is held to.
+
+The tree is any of upstream's that imports with the installed torch. ``--keep`` stores the result lines of a file in a
+folder; of a file whose lines are there only what is unexplained is run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from selector.discover import take
+from selector.trees import DirTree
+
+FILES = (
+    "test/test_view_ops.py",
+    "test/test_shape_ops.py",
+    "test/test_indexing.py",
+    "test/test_sort_and_select.py",
+    "test/test_type_promotion.py",
+    "test/test_tensor_creation_ops.py",
+    "test/test_torch.py",
+    "test/test_modules.py",
+    "test/test_reductions.py",
+    "test/test_binary_ufuncs.py",
+    "test/test_unary_ufuncs.py",
+)
+CONFIG = """
+test_suite_config:
+  allow_empty: true
+  global:
+    devices: [cpu]
+  files:
+    - path: ${TORCH_ROOT}/**/test_*.py
+      unlisted_test_mode: mandatory_success
+"""
+GOOD = ("passed", "xfailed")
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a variant that passes on the CPU does not on the device. Every pattern given must be found."""
+
+    words: str
+    message: str = ""
+    variant: str = ""
+    outcome: str = ""
+
+    def covers(self, line: dict[str, Any]) -> bool:
+        said = f"{line.get('message') or ''}\n{line.get('reason') or ''}"
+        return (
+            (not self.outcome or line["outcome"] == self.outcome)
+            and (not self.variant or re.search(self.variant, f"{line['test']} {line['variant']}") is not None)
+            and (not self.message or re.search(self.message, said) is not None)
+        )
+
+
+REASONS = (
+    Reason("upstream runs it on the CPU only", r"(?i)^\s*only runs on (cpu|\[[^]]*cpu)", outcome="self_skipped"),
+    Reason("upstream knows the memory of no such device", r"^\s*Unknown device type", outcome="self_skipped"),
+    Reason("needs quantised tensors", r"with arguments from the 'Quantized(spyre|PrivateUse1)' backend"),
+    Reason("needs sparse tensors", r"with arguments from the 'Sparse\w*(spyre|PrivateUse1)' backend"),
+)
+
+
+@dataclass
+class Compared:
+    """What became of one file. Seconds are sums over the variants that pass on both."""
+
+    file: str
+    both: int = 0
+    passed: Counter[str] = field(default_factory=Counter)
+    seconds: Counter[str] = field(default_factory=Counter)
+    only: Counter[str] = field(default_factory=Counter)
+    better: list[str] = field(default_factory=list)
+    worse: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def unexplained(self) -> list[dict[str, Any]]:
+        """Result lines of the device that no reason covers."""
+        return self.worse.get("", [])
+
+
+def run(file: str, tree: Path, variant_s: float, variants: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """Result lines of the runner, and its last one, ``{"report": ...}``. ``variants``: keys; None: all of them."""
+    inventory = take(DirTree(tree, only=lambda path: path == file), processes=1)
+    spec = {
+        "device": "spyre",
+        "runtime": {"kind": "tests-only"},
+        "configs": [{"name": "both.yaml", "text": CONFIG}],
+        "tests": [str(test) for test, _, _ in inventory.tests(file)],
+        "variants": variants,
+        "limits": {"variant_s": variant_s, "shard_s": 86400.0, "memory_mb": 12288, "collect_s": 600.0},
+    }
+    with tempfile.TemporaryDirectory(prefix="device-files-") as folder:
+        there = Path(folder)
+        (there / "spec.json").write_text(json.dumps(spec))
+        command = [sys.executable, "-m", "relay.worker.runner", "--spec", str(there / "spec.json")]
+        subprocess.run([*command, "--tree", str(tree.resolve()), "--out", str(there / "out")], check=False)
+        lines = [json.loads(line) for line in (there / "out").read_text().splitlines()]
+    if not lines or "report" not in lines[-1]:
+        sys.exit(f"{file}: {lines[-1] if lines else 'the runner said nothing'}")
+    return lines
+
+
+def compare(file: str, lines: Iterable[dict[str, Any]]) -> Compared:
+    """Pairs the variants of both devices by name; those of classes that are not made per device say nothing."""
+    *lines, last = lines
+    pairs: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+    for line in lines:
+        where, key = placed(line)
+        if where:
+            pairs[key][where] = line
+    out = Compared(file, errors=[error["message"] for error in last["report"]["errors"]])
+    for key, pair in pairs.items():
+        if len(pair) < 2:
+            out.only[next(iter(pair))] += 1
+            continue
+        out.both += 1
+        good = {where: line["outcome"] in GOOD for where, line in pair.items()}
+        for where, line in pair.items():
+            out.passed[where] += good[where]
+            if all(good.values()):
+                out.seconds[where] += line["seconds"]
+        if good["cpu"] and not good["spyre"]:
+            words = next((reason.words for reason in REASONS if reason.covers(pair["spyre"])), "")
+            out.worse[words].append(pair["spyre"])
+        elif good["spyre"] and not good["cpu"]:
+            out.better.append(key)
+    return out
+
+
+def placed(line: dict[str, Any]) -> tuple[str, str]:
+    """(device, the variant without it); ("", "") for a class that is not made per device."""
+    found = re.search(r"_(cpu|spyre)(?=_|$)", line["variant"])
+    if found is None:
+        return "", ""
+    # the last one: a test's own name may hold the word
+    *_, found = re.finditer(r"_(cpu|spyre)(?=_|$)", line["variant"])
+    return found.group(1), f"{line['test']} {line['variant'][: found.start()]}{line['variant'][found.end() :]}"
+
+
+def again(file: str, lines: list[dict[str, Any]], tree: Path, variant_s: float) -> list[dict[str, Any]]:
+    """The lines, with those that no reason covers run anew and alone."""
+    unexplained = compare(file, lines).unexplained
+    if not unexplained:
+        return lines
+    second = {key_of(line): line for line in run(file, tree, variant_s, [*map(key_of, unexplained)])[:-1]}
+    return [second.get(key_of(line), line) for line in lines[:-1]] + lines[-1:]
+
+
+def key_of(line: dict[str, Any]) -> str:
+    """As the runner writes a variant."""
+    return f"{line['test'].rpartition('::')[0]}::{line['variant']}"
+
+
+def show(one: Compared, worst: int) -> None:
+    cpu, device = one.seconds["cpu"], one.seconds["spyre"]
+    ratio = f"{device / cpu:.2f}x" if cpu else "-"
+    print(
+        f"{one.file}: {one.both} variants, passed cpu {one.passed['cpu']} spyre {one.passed['spyre']}; "
+        f"seconds {cpu:.1f} / {device:.1f} = {ratio}; "
+        f"made for one only: cpu {one.only['cpu']} spyre {one.only['spyre']}"
+    )
+    for error in one.errors:
+        print(f"  not imported: {error.splitlines()[-1] if error else error}")
+    if one.better:
+        print(f"  {len(one.better)} pass on the device alone")
+    for words, lines in sorted(one.worse.items(), key=lambda item: -len(item[1])):
+        print(f"  {len(lines)} {words or 'UNEXPLAINED'}")
+        for line in lines[: worst if not words else 0]:
+            said = (line["message"] or line["reason"] or "").strip().splitlines()
+            print(f"      {line['outcome']} {line['variant']}: {said[-1][:200] if said else ''}")
+    sys.stdout.flush()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Upstream's files on the emulated device against the CPU.")
+    parser.add_argument("files", nargs="*", default=FILES)
+    parser.add_argument("--tree", type=Path, required=True, help="upstream's root, or any folder with test files")
+    parser.add_argument("--keep", type=Path, help="folder for the result lines")
+    parser.add_argument("--dry", action="store_true", help="run nothing a second time")
+    parser.add_argument("--timeout", type=float, default=120.0, help="seconds a variant may take")
+    parser.add_argument("--worst", type=int, default=20, help="unexplained variants printed a file")
+    args = parser.parse_args(argv)
+    bad = 0
+    for file in args.files:
+        kept = args.keep / f"{Path(file).stem}.jsonl" if args.keep else None
+        if kept and kept.exists():
+            lines = [json.loads(text) for text in kept.read_text().splitlines()]
+        else:
+            lines = run(file, args.tree, args.timeout)
+        if not args.dry:
+            lines = again(file, lines, args.tree, args.timeout)
+        if kept:
+            kept.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        result = compare(file, lines)
+        show(result, args.worst)
+        bad += bool(result.unexplained or result.errors)
+    return bool(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
