@@ -65,10 +65,13 @@ class Conclusion(StrEnum):
 
 
 class Side(StrEnum):
-    """Which commit a shard ran: the change (HEAD) or what it is compared with (BASE)."""
+    """Which commit a shard ran, and why: the change (HEAD) or what it is compared with (BASE); AGAIN and BASE_AGAIN are
+    the same commits once more: failing variants alone, each in a fresh process, several times."""
 
     HEAD = "head"
     BASE = "base"
+    AGAIN = "again"
+    BASE_AGAIN = "base-again"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -291,7 +294,8 @@ class VariantResult:
 
     ``variant`` is the generated method name with the device's name in it (``test_bar_add_spyre_float32``); ``kernels``
     how many device kernels ran (0: the test never touched the device), None when not metered; ``modelled_us`` the
-    emulator's estimate; ``message`` the first lines of the failure; ``mode`` what the config expected.
+    emulator's estimate; ``message`` the first lines of the failure; ``mode`` what the config expected; ``attempt`` which
+    repeat of a re-run it is, from 0; ``worker`` and ``lab`` where it ran ("" where nobody said).
     """
 
     test: TestId
@@ -307,6 +311,9 @@ class VariantResult:
     message: str | None = None
     log_tail: str | None = None
     reason: str | None = None
+    attempt: int = 0
+    worker: str = ""
+    lab: str = ""
 
     @property
     def key(self) -> str:
@@ -314,7 +321,17 @@ class VariantResult:
         return f"{self.test.file}::{self.test.cls}::{self.variant}"
 
 
-FailureKind = Literal["regression", "pre-existing", "unconfirmed", "infrastructure"]
+FailureKind = Literal[
+    "regression",
+    "conflict",
+    "unconfirmed",
+    "infrastructure",
+    "device-limit",
+    "flaky",
+    "broken-on-trunk",
+    "pre-existing",
+]
+"""In the order in which a verdict shows them. Only a regression is the change's fault; an unconfirmed one may be"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +349,18 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
+class CauseGroup:
+    """Failures with one cause: ``title`` is the normalised message, ``frame`` the innermost place of upstream's own
+    code in the stack ("" where no stack came along), ``keys`` the failing variants."""
+
+    id: str
+    kind: FailureKind
+    title: str
+    frame: str
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The answer on the pull request. ``code`` is stable, ``sentence`` is the one line people read."""
 
@@ -344,3 +373,4 @@ class Verdict:
     not_exercised: tuple[NotExercised, ...] = ()
     decisions: tuple[Decision, ...] = ()
     warnings: tuple[str, ...] = ()
+    groups: tuple[CauseGroup, ...] = ()

@@ -18,6 +18,7 @@ def record(conn: Connection, shard_row: Row[Any], lines: Sequence[dict[str, Any]
         return 0
     rows = [
         {
+            "attempt": 0,
             **line,
             "dispatch_id": shard_row.dispatch_id,
             "shard_id": shard_row.id,
@@ -29,7 +30,9 @@ def record(conn: Connection, shard_row: Row[Any], lines: Sequence[dict[str, Any]
     ]
     dialect = sqlite if conn.dialect.name == "sqlite" else postgresql
     before = _count(conn, shard_row.id)
-    conn.execute(dialect.insert(result).on_conflict_do_nothing(index_elements=["shard_id", "test", "variant"]), rows)
+    conn.execute(
+        dialect.insert(result).on_conflict_do_nothing(index_elements=["shard_id", "test", "variant", "attempt"]), rows
+    )
     return _count(conn, shard_row.id) - before
 
 

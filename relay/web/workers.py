@@ -64,6 +64,7 @@ class ResultLine(BaseModel):
     modelled_us: float | None = Field(None, ge=0, le=1e15)
     message: str | None = Field(None, max_length=8192)
     log_tail: str | None = Field(None, max_length=16384)
+    attempt: int = Field(0, ge=0, le=100)
 
     @field_validator("test")
     @classmethod

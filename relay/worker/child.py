@@ -14,6 +14,11 @@ from relay.worker import protocol
 from relay.worker.leaks import State
 from relay.worker.outcome import RAW
 
+FRAMES = 6
+"""Places of a failure's stack that its message ends with."""
+_PASS_ON = ("torch/testing/", "relay/")
+_NO_BRACKETS = str.maketrans("()", "[]")
+
 
 def run(items: Sequence[Any], out: int, go: int, failed_subtests: list[str]) -> None:
     """Runs pytest items one by one; returns early when a variant leaked: the rest then runs in a fresh child.
@@ -77,10 +82,16 @@ def _summary(reports: Sequence[Any], failed_subtests: Sequence[str]) -> dict[str
 
 
 def _failure(report: Any) -> str:
+    """The message, and the places of the stack, innermost first, without those of the test library."""
     crash = getattr(report.longrepr, "reprcrash", None)
-    if crash is not None:
-        return f"{crash.message}\n(at {_place(str(crash.path))}:{crash.lineno})"
-    return str(report.longrepr)
+    if crash is None:
+        return str(report.longrepr)
+    entries = getattr(getattr(report.longrepr, "reprtraceback", None), "reprentries", ())
+    ats = [crash, *(entry.reprfileloc for entry in reversed(entries) if getattr(entry, "reprfileloc", None))]
+    places = list(dict.fromkeys(f"{_place(str(at.path))}:{at.lineno}" for at in ats))
+    own = [place for place in places if not place.startswith(_PASS_ON)] or places[:1]
+    stack = ", from ".join(place.translate(_NO_BRACKETS) for place in own[:FRAMES])
+    return f"{crash.message}\n(at {stack})"
 
 
 def _skip_reason(report: Any) -> str:
@@ -108,7 +119,13 @@ def _drain(fd: int) -> None:
 def _place(path: str) -> str:
     """A file's place without the machine's part of it: from the package or the test folder on, so that the same
     failure reads the same wherever it ran."""
-    for root in (os.getcwd(), *sorted(filter(None, sys.path), key=len, reverse=True)):
-        if path.startswith(f"{root}{os.sep}"):
-            return path[len(root) + 1 :]
+    roots = sorted(filter(None, sys.path), key=len, reverse=True)
+    for root in (*roots, os.getcwd()):
+        # pytest names files relative to the folder it was started for
+        whole = path if os.path.isabs(path) else os.path.join(root, path)
+        if whole.startswith(f"{root}{os.sep}") and os.path.exists(whole):
+            parts = whole.split(os.sep)
+            if "test" in parts[:-1] and "site-packages" not in parts:
+                return "/".join(parts[len(parts) - 1 - parts[::-1].index("test") :])
+            return whole[len(root) + 1 :]
     return os.path.basename(path)

@@ -45,7 +45,8 @@ class Runner:
         batch: int = BATCH, strict: bool = False, host: HostProcess | None = None,
     ) -> None:  # fmt: skip
         self.shard, self.tree, self.tmp, self.host = shard, tree.resolve(), tmp, host
-        self._emit, self._batch, self._strict = emit, batch, strict
+        self._emit, self._batch, self._strict = emit, 1 if shard.repeat > 1 else batch, strict
+        self._attempt = 0
         self._began = time.monotonic()
         self._deadline = self._began + shard.limits.shard_s
         self._reported: set[str] = set()
@@ -71,6 +72,7 @@ class Runner:
         before = device.METER.snapshot()
         self._prepare()
         for files in self._rounds():
+            self._attempt = 0
             self._round(files)
         spent = device.METER.snapshot() - before
         broken = set(self._errors)
@@ -176,7 +178,12 @@ class Runner:
                 if blamed is not None:
                     files = [file for file in files if file != blamed]
                     continue
-                self._run(host)
+                while True:
+                    self._run(host)
+                    if self._attempt + 1 >= self.shard.repeat or self._out_of_time(files):
+                        break
+                    self._attempt += 1
+                    self._reported.clear()
                 keep = host.finish()
                 return
             except HostGone as gone:
@@ -275,6 +282,7 @@ class Runner:
                 "modelled_us": None,
                 "message": None,
                 "log_tail": None,
+                **({"attempt": self._attempt} if self._attempt else {}),
                 **values,
             }
         )

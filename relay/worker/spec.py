@@ -10,6 +10,8 @@ from typing import Any
 from relay.errors import BadRequest
 from selector.model import Runtime, RuntimeKind, TestId
 
+MOST_REPEATS = 100
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -37,6 +39,8 @@ class Shard:
     done: frozenset[str]
     limits: Limits
     ops: Mapping[TestId, frozenset[str]] = field(default_factory=dict)
+    repeat: int = 1
+    """How often each variant runs; more than once: alone, every time in a fresh process."""
     trusted: bool = False
     """Whether the relay's rules say that the author's code may run without a complete sandbox."""
 
@@ -73,6 +77,9 @@ def parse_shard(shard: Mapping[str, Any], done: Any = ()) -> Shard:
         configs = tuple((str(c["name"]), str(c["text"])) for c in need("configs", list, []))
     except (ValueError, KeyError, TypeError) as exc:
         raise BadRequest(f"the shard cannot be read: {exc}", "docs/worker-api.md shows a shard") from exc
+    repeat = need("repeat", int, 1)
+    if not 1 <= repeat <= MOST_REPEATS:
+        raise BadRequest(f"shard.repeat is {repeat}", f"1 to {MOST_REPEATS}")
     for test in tests:
         if test.file.startswith("/") or ".." in test.file.split("/"):
             raise BadRequest(f"shard.tests names a file outside the tree: {test.file}")
@@ -85,9 +92,11 @@ def parse_shard(shard: Mapping[str, Any], done: Any = ()) -> Shard:
         configs=configs,
         tests=tests,
         variants=None if variants is None else frozenset(strings("variants", variants)),
-        done=frozenset(strings("done", done)),
+        # attempts have no keys of their own: one that was cut off runs them all again
+        done=frozenset(strings("done", done) if repeat == 1 else ()),
         limits=parsed_limits,
         ops=ops,
+        repeat=repeat,
         trusted=need("trusted", bool, False),
     )
 

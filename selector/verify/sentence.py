@@ -51,7 +51,7 @@ def conclude(facts: Facts) -> tuple[Conclusion, str, str]:
 
 def _failure_code(guilty: Sequence[Judged]) -> str:
     codes = {j.code for j in guilty}
-    for code in ("verify-regression", "verify-import-regression", "verify-new-test-fails"):
+    for code in ("verify-regression", "verify-import-regression", "verify-made-flaky", "verify-new-test-fails"):
         if code in codes:
             return code
     return "verify-xpassed-strict"
@@ -61,9 +61,12 @@ def _failure(guilty: Sequence[Judged]) -> str:
     worse = [j for j in guilty if j.code in ("verify-regression", "verify-import-regression")]
     new = [j for j in guilty if j.code == "verify-new-test-fails"]
     strict = [j for j in guilty if j.code == "verify-xpassed-strict"]
+    rough = [j for j in guilty if j.code == "verify-made-flaky"]
     parts = []
     if worse:
         parts.append(f"{_tests(worse)} {_verb(worse, 'pass', 'passes')} without this change and fail with it")
+    if rough:
+        parts.append(f"{_tests(rough)} {_verb(rough, 'fail', 'fails')} now and then, and did not without this change")
     if new:
         parts.append(f"{_tests(new)} new in this change {_verb(new, 'fail', 'fails')}")
     if strict:
@@ -119,6 +122,24 @@ def _unconfirmed(facts: Facts) -> str:
     return f"{_tests(open_)} {verb} with this change, not compared with the base; first: {_first(open_[0])}"
 
 
+def _conflict(facts: Facts) -> str:
+    divided = facts.of("verify-lab-conflict")
+    return f"{_tests(divided)}: {divided[0].reason}; first: {_first(divided[0])}"
+
+
+def _flaky_unproven(facts: Facts) -> str:
+    shaky = facts.of("verify-flaky-unproven")
+    verb = _verb(shaky, "do", "does")
+    said = f"{_tests(shaky)} failed and {verb} not, or seldom, when run again; not known to be flaky without it"
+    return f"{said}; first: {_first(shaky[0])}"
+
+
+def _device_limit(facts: Facts) -> str:
+    limited = facts.of("verify-device-limit")
+    said = f"{_tests(limited)} now {_verb(limited, 'need', 'needs')} what the device lacks"
+    return f"{_ran(facts)}, but {said}; first: {_first(limited[0])}"
+
+
 def _incomplete(facts: Facts) -> str:
     first = clean(str(facts.missing[0]), 160)
     return f"{count(len(facts.missing), 'planned test')} gave no result (first: {first}); {_ran(facts)}"
@@ -153,12 +174,15 @@ def _success(facts: Facts) -> str:
 
 _NEUTRAL: tuple[tuple[Callable[[Facts], bool], str, Callable[[Facts], str]], ...] = (
     (lambda f: bool(f.infrastructure or f.lost), "verify-infrastructure", _infrastructure),
+    (lambda f: bool(f.of("verify-lab-conflict")), "verify-lab-conflict", _conflict),
     (lambda f: bool(f.of("verify-unconfirmed")), "verify-unconfirmed", _unconfirmed),
+    (lambda f: bool(f.of("verify-flaky-unproven")), "verify-flaky-unproven", _flaky_unproven),
     (lambda f: not f.planned, "verify-nothing-to-run", _nothing_ran),
     (lambda f: bool(f.missing), "verify-incomplete", _incomplete),
     (lambda f: not f.executed, "verify-nothing-ran", _nothing_ran),
     (lambda f: not f.passed, "verify-nothing-passed", _only_old),
     (lambda f: bool(f.not_exercised), "verify-not-exercised", _not_exercised),
+    (lambda f: bool(f.of("verify-device-limit")), "verify-device-limit", _device_limit),
     (lambda f: f.partial, "verify-partial", _partial),
     (lambda f: not f.counts.get("engaged"), "verify-unengaged", _unengaged),
 )
@@ -170,6 +194,21 @@ def _also(facts: Facts, skip: str) -> str:
     old = [j for j in facts.judged if j.cause.kind == "pre-existing"]
     if old and skip != "verify-nothing-passed":
         clauses.append(f"{_tests(old)} {_verb(old, 'fail', 'fails')} without it too")
+    trunk = [j for j in facts.judged if j.cause.kind == "broken-on-trunk"]
+    if trunk:
+        clauses.append(f"{_tests(trunk)} {_verb(trunk, 'fail', 'fails')} on trunk too")
+    flaky = [j for j in facts.judged if j.cause.kind == "flaky"]
+    if flaky:
+        clauses.append(f"{_tests(flaky)} {_verb(flaky, 'are', 'is')} known to be flaky")
+    limited = facts.of("verify-device-limit")
+    if limited and skip != "verify-device-limit":
+        clauses.append(f"{_tests(limited)} {_verb(limited, 'need', 'needs')} what the device lacks")
+    divided = facts.of("verify-lab-conflict")
+    if divided and skip != "verify-lab-conflict":
+        clauses.append(f"the labs disagree about {_tests(divided)}")
+    shaky = facts.of("verify-flaky-unproven")
+    if shaky and skip != "verify-flaky-unproven":
+        clauses.append(f"{_tests(shaky)} failed once and may be flaky")
     if facts.infrastructure and skip != "verify-infrastructure":
         clauses.append(f"{_tests(facts.infrastructure)} could not be judged for the worker's environment")
     if facts.lost and skip != "verify-infrastructure":

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from selector.model import (
     Cause,
+    CauseGroup,
     Conclusion,
     Decision,
     Evidence,
+    FailureKind,
     NotExercised,
     Outcome,
     Stage,
@@ -29,6 +31,10 @@ def to_map(verdict: Verdict) -> dict[str, Any]:
         "not_exercised": [{"path": n.path, "reason": n.reason} for n in verdict.not_exercised],
         "decisions": [_decision(d) for d in verdict.decisions],
         "warnings": list(verdict.warnings),
+        "groups": [
+            {"id": g.id, "kind": g.kind, "title": g.title, "frame": g.frame, "keys": list(g.keys)}
+            for g in verdict.groups
+        ],
     }
 
 
@@ -44,6 +50,9 @@ def from_map(data: Mapping[str, Any]) -> Verdict:
             not_exercised=tuple(NotExercised(n["path"], n["reason"]) for n in data["not_exercised"]),
             decisions=tuple(_to_decision(d) for d in data["decisions"]),
             warnings=tuple(str(w) for w in data["warnings"]),
+            groups=tuple(
+                CauseGroup(g["id"], g["kind"], g["title"], g["frame"], tuple(g["keys"])) for g in data.get("groups", ())
+            ),
         )
     except (KeyError, TypeError, AttributeError) as e:
         raise ValueError(f"not a verdict: {e.__class__.__name__}: {e}") from e
@@ -63,7 +72,7 @@ def _cause(c: Cause) -> dict[str, Any]:
 
 
 def _to_cause(c: Mapping[str, Any]) -> Cause:
-    if c["kind"] not in ("regression", "pre-existing", "unconfirmed", "infrastructure"):
+    if c["kind"] not in get_args(FailureKind):
         raise ValueError(f"not a verdict: unknown kind of failure {c['kind']!r}")
     return Cause(
         key=c["key"],

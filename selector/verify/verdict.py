@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import get_args
 
 from selector.model import (
     Decision,
     Evidence,
+    FailureKind,
     Mode,
     NotExercised,
     Outcome,
@@ -18,13 +20,18 @@ from selector.model import (
     VariantResult,
     Verdict,
 )
+from selector.verify.again import Again
+from selector.verify.causes import group
+from selector.verify.exonerate import Court
+from selector.verify.faults import MEANING, fault_of
 from selector.verify.judge import Judge, Judged, fails
 from selector.verify.model import Selected, ShardProblem, Why, whys
 from selector.verify.sentence import Facts, conclude
 from selector.verify.text import NAME, clean, count
+from selector.verify.trusted import Trusted
 
 _NOT_EXECUTED = frozenset((Outcome.SKIPPED, Outcome.SELF_SKIPPED))
-_KIND_ORDER = {"regression": 0, "unconfirmed": 1, "infrastructure": 2, "pre-existing": 3}
+_KIND_ORDER = {kind: place for place, kind in enumerate(get_args(FailureKind))}
 
 
 def verify(
@@ -33,16 +40,21 @@ def verify(
     base: Sequence[VariantResult],
     problems: Sequence[ShardProblem],
     plan: RunPlan,
+    again: Again | None = None,
+    trusted: Trusted | None = None,
 ) -> Verdict:
     """The verdict on a change.
 
     ``base`` holds the base's results for what :func:`needs_base` asked for (empty: the base was not run); ``problems``
-    what the shards of both sides reported besides results. Success is only said when everything planned ran on a
-    runtime that contains the whole change, something engaged the device, and nothing fails that passed before.
+    what the shards of both sides reported besides results; ``again`` what :func:`next_step` asked to run again (None:
+    one look at the base decides); ``trusted`` what is known of trunk. Success is only said when everything planned ran
+    on a runtime that contains the whole change, something engaged the device, and nothing fails that passed before.
     """
     why = whys(selection_codes)
-    judge = Judge(why, base, problems)
-    judged = [judge.variant(r) for r in head if fails(r)]
+    before, head = head, again.effective(head) if again else head
+    judge = Judge(why, again.base(base) if again else base, problems)
+    court = Court(judge, head, again, trusted)
+    judged = [court.variant(r) for r in head if fails(r)]
     judged += _broken_files(judge, head, problems, plan)
     judged.sort(key=lambda j: (not j.counts, _KIND_ORDER[j.cause.kind], j.cause.test, j.cause.key))
     lost = [p for p in problems if p.side is Side.HEAD and p.kind == "infrastructure"]
@@ -75,11 +87,27 @@ def verify(
         decisions=(
             Decision(Stage.VERIFY, "change", conclusion.value, code, sentence),
             *_failure_decisions(judged),
+            *_elsewhere(before, head),
             *_corrections(why, head),
             *_promotions(head),
         ),
-        warnings=_warnings(problems, missing, plan, base, judged),
+        warnings=_warnings(problems, missing, plan, before, base, judged),
+        groups=group((j.cause, j.whole) for j in judged),
     )
+
+
+def _elsewhere(before: Sequence[VariantResult], head: Sequence[VariantResult]) -> list[Decision]:
+    """What one worker's environment spoilt and another worker ran."""
+    found = []
+    for old, new in zip(before, head, strict=True):
+        fault = fault_of(old) if new is not old else None
+        if fault is not None:
+            where = f" of {clean(old.worker, NAME)}" if old.worker else ""
+            reason = f"{MEANING[fault]}: the result{where} does not count, it ran again elsewhere ({new.outcome.value})"
+            fact = (Evidence("result", clean(old.message)),)
+            code = "verify-ran-elsewhere"
+            found.append(Decision(Stage.VERIFY, clean(old.key, NAME), new.outcome.value, code, reason, fact))
+    return found
 
 
 def _broken_files(
@@ -133,7 +161,8 @@ def _counts(head: Sequence[VariantResult], judged: Sequence[Judged]) -> dict[str
     counts["regressions"] = kinds.get("regression", 0)
     counts["pre_existing"] = kinds.get("pre-existing", 0)
     counts["unconfirmed"] = kinds.get("unconfirmed", 0)
-    counts["infrastructure"] = kinds.get("infrastructure", 0)
+    for kind in ("infrastructure", "conflict", "device-limit", "flaky", "broken-on-trunk"):
+        counts[kind.replace("-", "_")] = kinds.get(kind, 0)
     return counts
 
 
@@ -200,6 +229,7 @@ def _warnings(
     problems: Sequence[ShardProblem],
     missing: Sequence[TestId],
     plan: RunPlan,
+    before: Sequence[VariantResult],
     base: Sequence[VariantResult],
     judged: Sequence[Judged],
 ) -> tuple[str, ...]:
@@ -219,6 +249,8 @@ def _warnings(
     out += [f"{clean(str(t), NAME)} was planned, and nothing was reported about it" for t in silent]
     if plan.partial:
         out.append(f"{count(len(plan.left_out), 'relevant test')} left out for the budget")
+    spoilt = {(r.worker, fault) for r in before if fails(r) and (fault := fault_of(r)) is not None}
+    out += [f"worker {clean(w, NAME)}: {MEANING[fault]}" for w, fault in sorted(spoilt) if w]
     if not base and any(j.code == "verify-unconfirmed" for j in judged):
         out.append("the failures were not compared with the base")
     return tuple(dict.fromkeys(out))
