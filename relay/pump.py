@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import structlog
 from celery import Celery
@@ -23,7 +23,7 @@ from sqlalchemy.exc import OperationalError as DatabaseError
 
 from relay.logs import setup as setup_logs
 from relay.queue.app import make_app
-from relay.queue.names import shard_queue
+from relay.queue.names import OUTBOX, shard_queue
 from relay.services import leasing
 from relay.settings import Settings, load
 from relay.store import due, tokens
@@ -36,18 +36,20 @@ BROKER_ERRORS = (BrokerError, RedisError, OSError)
 WINDOW = 100
 """Messages a queue is given at a time: some seconds of work, so that what is handed over is begun before it is due
 again. Without a bound a backlog of thousands is handed over again and again, and workers sort out copies."""
+WINDOWS = {OUTBOX: 20}
+"""Where a message is more work than elsewhere: effects are sent several at a time."""
 TIDY_EVERY_S = 60.0
 
 
 class Pump:
-    """``step`` does one round; ``send(task, id, queue)``, ``mark()`` and ``depth(queue)`` (messages that wait there)
+    """``step`` does one round; ``send(task, ids, queue)``, ``mark()`` and ``depth(queue)`` (messages that wait there)
     reach the broker and may raise its errors."""
 
     def __init__(
         self,
         engine: Engine,
         settings: Settings,
-        send: Callable[[str, str, str], None],
+        send: Callable[[str, Sequence[str], str], None],
         mark: Callable[[], bool],
         depth: Callable[[str], int],
         clock: Callable[[], float] = time.time,
@@ -71,7 +73,7 @@ class Pump:
         with reading(self.engine) as conn:
             queues = due.queues(conn, now)
         try:
-            room = {queue: WINDOW - self.depth(queue) for queue in queues}
+            room = {queue: WINDOWS.get(queue, WINDOW) - self.depth(queue) for queue in queues}
         except BROKER_ERRORS as exc:
             self._broker_failed("depth", exc)
             return 0
@@ -82,8 +84,8 @@ class Pump:
         sent = 0
         for item in work:
             try:
-                self.send(item.task, item.id, item.queue)
-                sent += 1
+                self.send(item.task, item.ids, item.queue)
+                sent += len(item.ids)
             except BROKER_ERRORS as exc:
                 # the row is due again after its requeue time; nothing is lost but time
                 self._broker_failed(item.task, exc)
@@ -138,9 +140,9 @@ def _redis_url(url: str) -> str:
     return url
 
 
-def make_sender(app: Celery) -> Callable[[str, str, str], None]:
-    def send(task: str, item: str, queue: str) -> None:
-        app.send_task(task, args=[item], queue=queue, retry=False, ignore_result=True)
+def make_sender(app: Celery) -> Callable[[str, Sequence[str], str], None]:
+    def send(task: str, ids: Sequence[str], queue: str) -> None:
+        app.send_task(task, args=list(ids), queue=queue, retry=False, ignore_result=True)
 
     return send
 

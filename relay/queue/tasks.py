@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 
 from relay.logs import setup as setup_logs
 from relay.queue.app import make_app
-from relay.services import concluding, routing, selecting, sending
+from relay.services import concluding, effects, routing, selecting, sending
 from relay.settings import Settings, load
 from relay.store.db import open_engine
 
@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 def register(app: Celery, engine: Engine, settings: Settings) -> None:
     """Adds the tasks to ``app``, bound to one database and one set of clients."""
-    clients = sending.make_clients(settings)
+    clients = effects.make_clients(settings)
 
     def route(delivery_id: str) -> None:
         routing.route_delivery(engine, settings, delivery_id, time.time())
@@ -37,8 +37,8 @@ def register(app: Celery, engine: Engine, settings: Settings) -> None:
     def conclude(dispatch_id: str) -> None:
         concluding.conclude(engine, settings, dispatch_id, time.time())
 
-    def send(outbox_id: str) -> None:
-        sending.send(engine, settings, clients, int(outbox_id), time.time())
+    def send(*outbox_ids: str) -> None:
+        sending.send(engine, clients, [int(one) for one in outbox_ids], time.time())
 
     for task in (route, select, conclude, send):
         app.task(name=f"relay.{task.__name__}")(task)

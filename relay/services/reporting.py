@@ -17,18 +17,15 @@ from relay.settings import Settings
 from relay.store import jobs, outbox
 
 
-def request_dispatch(conn: Connection, dispatch_id: str, downstream: str, now: float) -> bool:
-    """Asks for the repository_dispatch of a dispatch (executor ``github``) that the caller has just stored. The event's
-    body is read from its delivery when it is sent."""
-    return outbox.enqueue(
+def request_dispatches(conn: Connection, dispatches: Mapping[str, str], now: float) -> int:
+    """Asks for the repository_dispatch of each dispatch (id: downstream; executor ``github``) that the caller has just
+    stored. The event's body is read from its delivery when it is sent. Returns how many were not asked for before."""
+    return outbox.enqueue_all(
         conn,
-        key=f"dispatch:{dispatch_id}",
-        kind="dispatch",
-        stream=f"dispatch:{dispatch_id}",
-        target=downstream,
-        payload={},
-        now=now,
-        dispatch_id=dispatch_id,
+        [
+            outbox.request(f"dispatch:{one}", "dispatch", f"dispatch:{one}", repo, {}, now=now, dispatch_id=one)
+            for one, repo in dispatches.items()
+        ],
     )
 
 

@@ -11,7 +11,7 @@ import structlog
 from sqlalchemy import Connection, Engine, Row, select
 from sqlalchemy.exc import DBAPIError
 
-from relay.domain.allowlist import Allowlist
+from relay.domain.allowlist import Allowlist, Entry
 from relay.domain.check_output import inert
 from relay.domain.events import Event, PullRequestEvent, PushEvent, parse
 from relay.domain.policy import RouteDecision, route
@@ -19,6 +19,7 @@ from relay.errors import BadRequest, NotFound, RelayError, fault
 from relay.services import allowlists, reporting, run_job
 from relay.settings import Settings
 from relay.store import deliveries, dispatches, shards
+from relay.store.db import reading
 from relay.store.schema import job
 
 log = structlog.get_logger(__name__)
@@ -45,21 +46,28 @@ def route_delivery(engine: Engine, settings: Settings, delivery_id: str, now: fl
 
 
 def _route(engine: Engine, settings: Settings, delivery_id: str, allowlist: Allowlist, now: float) -> None:
+    # read and parsed before writers are made to wait
+    with reading(engine) as conn:
+        row = deliveries.get(conn, delivery_id)
+    if row is None:
+        raise NotFound(f"there is no delivery {delivery_id}", "ids come from the broker's message")
+    if row.state != "received":
+        return
+    try:
+        event = parse(row.event, deliveries.unpack(row.body))
+    except (BadRequest, zlib.error, json.JSONDecodeError, TypeError) as exc:
+        log.error("stored delivery cannot be read", delivery=delivery_id, error=str(exc))
+        with engine.begin() as conn:
+            if deliveries.lock_received(conn, delivery_id):
+                deliveries.finish(conn, delivery_id, state="ignored", code="unreadable", reason=str(exc))
+        return
     with engine.begin() as conn:
-        row = deliveries.lock(conn, delivery_id)
-        if row is None:
-            raise NotFound(f"there is no delivery {delivery_id}", "ids come from the broker's message")
-        if row.state != "received":
-            return
-        try:
-            event = parse(row.event, deliveries.unpack(row.body))
-        except (BadRequest, zlib.error, json.JSONDecodeError, TypeError) as exc:
-            log.error("stored delivery cannot be read", delivery=delivery_id, error=str(exc))
-            deliveries.finish(conn, delivery_id, state="ignored", code="unreadable", reason=str(exc))
+        if not deliveries.lock_received(conn, delivery_id):
             return
         decisions = route(event, allowlist, _prior_runs(conn, settings, event, row))
         for decision in decisions:
-            _apply(conn, settings, row, event, decision, now)
+            _end(conn, settings, decision, now)
+        _dispatch(conn, settings, row, event, decisions, now)
         state, code, reason = _outcome(decisions)
         deliveries.finish(conn, delivery_id, state=state, code=code, reason=reason)
     log.info("routed", delivery=delivery_id, webhook=row.event, action=row.action, code=code, reason=reason)
@@ -72,44 +80,52 @@ def _prior_runs(conn: Connection, settings: Settings, event: Event, row: Row[Any
     return dispatches.prior_runs(conn, settings.upstream_repo, event.number, row.received_at, row.id)
 
 
-def _apply(
-    conn: Connection, settings: Settings, row: Row[Any], event: Event, decision: RouteDecision, now: float
-) -> None:
+def _end(conn: Connection, settings: Settings, decision: RouteDecision, now: float) -> None:
     if decision.action in ("supersede", "cancel"):
         assert decision.run is not None
         if dispatches.supersede(conn, decision.run, code=decision.code, reason=decision.reason, now=now):
             _end_effects(conn, settings, decision, now)
-    elif decision.action == "dispatch":
-        _dispatch(conn, settings, row, event, decision, now)
 
 
 def _dispatch(
-    conn: Connection, settings: Settings, row: Row[Any], event: Event, decision: RouteDecision, now: float
+    conn: Connection,
+    settings: Settings,
+    row: Row[Any],
+    event: Event,
+    decisions: tuple[RouteDecision, ...],
+    now: float,
 ) -> None:
-    entry = decision.entry
-    assert entry is not None
-    by_workers = entry.executor == "workers"
-    dispatch_id = dispatches.add(
-        conn,
-        now=now,
-        delivery_id=row.id,
-        downstream=entry.repo,
-        downstream_key=entry.key,
-        level=entry.level,
-        device=entry.device,
-        oncalls=list(entry.oncalls),
-        executor=entry.executor,
-        event=event.name,
-        action=row.action,
-        upstream=settings.upstream_repo,
-        state="selecting" if by_workers else "sending",
-        due_at=now if by_workers else None,
-        author_trusted=isinstance(event, PullRequestEvent) and entry.trusts(event.author, event.author_association),
+    """Everybody's dispatch in a few statements: there may be a hundred downstreams, and writers wait for each other."""
+    facts = {
+        "delivery_id": row.id,
+        "event": event.name,
+        "action": row.action,
+        "upstream": settings.upstream_repo,
         **_facts(event),
-    )
-    if dispatch_id is None or by_workers:
-        return
-    reporting.request_dispatch(conn, dispatch_id, entry.repo, now)
+    }
+    entries = [decision.entry for decision in decisions if decision.action == "dispatch" and decision.entry is not None]
+    ids = dispatches.add(conn, [{**facts, **_of_entry(entry, event, now)} for entry in entries], now=now)
+    asked = {
+        dispatch_id: entry.repo
+        for dispatch_id, entry in zip(ids, entries, strict=True)
+        if dispatch_id is not None and entry.executor != "workers"
+    }
+    reporting.request_dispatches(conn, asked, now)
+
+
+def _of_entry(entry: Entry, event: Event, now: float) -> dict[str, Any]:
+    by_workers = entry.executor == "workers"
+    return {
+        "downstream": entry.repo,
+        "downstream_key": entry.key,
+        "level": entry.level,
+        "device": entry.device,
+        "oncalls": list(entry.oncalls),
+        "executor": entry.executor,
+        "state": "selecting" if by_workers else "sending",
+        "due_at": now if by_workers else None,
+        "author_trusted": isinstance(event, PullRequestEvent) and entry.trusts(event.author, event.author_association),
+    }
 
 
 def _facts(event: Event) -> dict[str, Any]:

@@ -1,269 +1,187 @@
-"""Sends one outbox row: look, claim, send, record. No transaction is open while the network is used.
+"""Sends outbox rows: look, claim, send, record. No transaction is open while the network is used.
 
-A row whose earlier send ended in doubt is reconciled first: a dispatch by the jobs that reported on it and by the
-downstream's workflow runs, a check run by the commit's check runs. A dashboard row is an upsert and needs nothing.
+Rows that are handed over together are looked up, claimed and recorded together, and sent side by side: a fan-out to 32
+downstreams costs a few transactions, not a hundred.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
-from sqlalchemy import Connection, Engine, Row, select, update
+from sqlalchemy import Connection, Engine, Row
 
-from relay.domain.dispatch_payload import client_payload, encode
-from relay.domain.effects import iso
 from relay.domain.retry import Kind, Reply, Settlement, settle
-from relay.github.client import CHECKS, DISPATCH, Answer, GitHub, NotSent
-from relay.hud.client import Hud
-from relay.settings import Settings
-from relay.store import deliveries, dispatches, jobs, outbox, schema
+from relay.github.client import Answer, NotSent
+from relay.services.effects import EFFECTS, Clients, Effect, Look, Unwanted
+from relay.store import outbox
 from relay.store.db import reading
 
 log = structlog.get_logger(__name__)
 RESPONSE_KEYS = ("id", "html_url", "status", "ok", "dynamoKey")
+GATHER_S = 0.005
+"""After an answer the next ones are waited for this long, to be recorded in the same transaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class Clients:
-    """The services that effects go to; one of each a process, safe for threads."""
+def send(engine: Engine, clients: Clients, ids: Sequence[int], now: float) -> None:
+    """Sends those of the rows that are due, unclaimed and the first of their stream; nothing happens to the others.
+    What came of each, and when to try again, is in its row. ``now``: seconds since the epoch.
 
-    github: GitHub
-    hud: Hud
-
-    def close(self) -> None:
-        self.github.close()
-        self.hud.close()
-
-
-def make_clients(settings: Settings) -> Clients:
-    """Built once a process: tokens and connections are cached in them."""
-    key = settings.github_private_key.get_secret_value()
-    return Clients(
-        GitHub(settings.github_api_url, settings.github_app_id, key),
-        Hud(settings.hud_url, settings.hud_bot_key.get_secret_value()),
-    )
+    Raises an ExceptionGroup of what broke in single rows (they come back by themselves), after the others are sent.
+    """
+    batch = _Batch(engine, now)
+    found = batch.find(ids, clients)
+    if found:
+        with ThreadPoolExecutor(len(found), "send") as threads:
+            ready = batch.prepare(threads, found)
+            batch.perform(threads, batch.claim(ready))
+    if batch.broken:
+        raise ExceptionGroup("single effects broke", batch.broken)
 
 
-def send(engine: Engine, settings: Settings, clients: Clients, outbox_id: int, now: float) -> None:
-    """Sends the row if it is due, unclaimed and the first of its stream; otherwise does nothing. What came of it, and
-    when to try again, is in the row. ``now``: seconds since the epoch."""
-    begun = time.monotonic()
-    with reading(engine) as conn:
-        row = outbox.sendable(conn, outbox_id, now)
-        if row is None:
+@dataclass(slots=True, eq=False)
+class _Sending:
+    """One row on its way; ``answer`` once there is one, ``unwanted`` when there is a reason not to send it."""
+
+    row: Row[Any]
+    effect: Effect
+    claimed: bool = False
+    answer: Answer | None = None
+    unwanted: str = ""
+
+    def take(self, future: Future[Answer | None]) -> None:
+        """What a step came to. Raises what it did not foresee."""
+        try:
+            self.answer = future.result()
+        except NotSent as exc:
+            self.answer = Answer(exc.reply)
+        except Unwanted as exc:
+            self.unwanted = str(exc)
+
+
+class _Batch:
+    def __init__(self, engine: Engine, now: float) -> None:
+        self.engine = engine
+        self._began = now - time.monotonic()
+        self.broken: list[Exception] = []
+
+    def clock(self) -> float:
+        return self._began + time.monotonic()
+
+    def find(self, ids: Sequence[int], clients: Clients) -> list[_Sending]:
+        """The rows that may be sent, with what is known about each."""
+        found = []
+        with reading(self.engine) as conn:
+            look = Look(conn, clients)
+            for row in outbox.sendable(conn, ids, self.clock()):
+                try:
+                    found.append(_Sending(row, EFFECTS[row.kind](look, row)))
+                except Exception as exc:  # noqa: BLE001 - it is told when the others are sent
+                    self._broke(row, exc)
+        return found
+
+    def prepare(self, threads: ThreadPoolExecutor, rows: Sequence[_Sending]) -> list[_Sending]:
+        """Those that are to be claimed and sent; the rest has its answer already."""
+        futures = {threads.submit(one.effect.prepare): one for one in rows}
+        done = self._taken(futures)
+        self._record([one for one in done if one.answer is not None or one.unwanted])
+        return [one for one in done if one.answer is None and not one.unwanted]
+
+    def claim(self, rows: Sequence[_Sending]) -> list[_Sending]:
+        """Those that nobody else was faster with."""
+        if not rows:
+            return []
+        with self.engine.begin() as conn:
+            now = self.clock()
+            for one in rows:
+                one.claimed = outbox.claim(conn, one.row, now)
+        return [one for one in rows if one.claimed]
+
+    def perform(self, threads: ThreadPoolExecutor, rows: Sequence[_Sending]) -> None:
+        futures: dict[Future[Any], _Sending] = {threads.submit(one.effect.perform): one for one in rows}
+        while futures:
+            wait(futures, return_when=FIRST_COMPLETED)
+            done = wait(futures, timeout=GATHER_S).done
+            self._record(self._taken({future: futures.pop(future) for future in done}))
+
+    def _taken(self, futures: dict[Future[Any], _Sending]) -> list[_Sending]:
+        done = []
+        for future, one in futures.items():
+            try:
+                one.take(future)
+                done.append(one)
+            except Exception as exc:  # noqa: BLE001 - as above
+                self._broke(one.row, exc)
+        return done
+
+    def _record(self, rows: Sequence[_Sending]) -> None:
+        """All in one transaction; should one break it, each in its own, so that the others are not sent again."""
+        if not rows:
             return
-        effect = _EFFECTS[row.kind](conn, row, clients)
-    claimed = False
-    try:
-        answer = effect.prepare()
-        if answer is None:
-            with engine.begin() as conn:
-                claimed = outbox.claim(conn, row, now + time.monotonic() - begun)
-            if not claimed:
+        try:
+            self._write(rows)
+        except Exception as exc:  # noqa: BLE001 - as above
+            if len(rows) == 1:
+                self._broke(rows[0].row, exc)
                 return
-            answer = effect.perform()
-    except NotSent as exc:
-        answer = Answer(exc.reply)
-    except _Unwanted as exc:
-        with engine.begin() as conn:
-            if outbox.mark_dropped(conn, row.id, reason=str(exc)):
-                effect.lost(conn, str(exc), now)
-        log.info("effect dropped", id=row.id, kind=row.kind, target=row.target, reason=str(exc))
-        return
-    _record(engine, row, effect, answer, claimed, now + time.monotonic() - begun)
+            for one in rows:
+                self._record([one])
+
+    def _write(self, rows: Sequence[_Sending]) -> None:
+        with self.engine.begin() as conn:
+            now = self.clock()
+            told = [_written(conn, one, now) for one in rows]
+        for one, outcome in zip(rows, told, strict=True):
+            _tell(one, outcome)
+
+    def _broke(self, row: Row[Any], exc: Exception) -> None:
+        exc.add_note(f"outbox row {row.id}: {row.kind} to {row.target}")
+        self.broken.append(exc)
 
 
-def _record(engine: Engine, row: Row[Any], effect: _Effect, answer: Answer, claimed: bool, now: float) -> None:
-    reply = answer.reply
+def _written(conn: Connection, one: _Sending, now: float) -> Settlement | None:
+    """Writes what came of a row; None when it is dropped."""
+    row = one.row
+    if one.unwanted:
+        if outbox.mark_dropped(conn, row.id, reason=one.unwanted):
+            one.effect.lost(conn, one.unwanted, now)
+        return None
+    assert one.answer is not None
+    reply, body = one.answer.reply, one.answer.body
     kind: Kind = row.kind
-    outcome = settle(
-        kind,
-        reply,
-        attempts=row.attempts + 1,
-        age_s=now - row.created_at,
-        jitter=random.random(),
-    )
+    outcome = settle(kind, reply, attempts=row.attempts + 1, age_s=now - row.created_at, jitter=random.random())
     # a try that failed before it could send leaves the doubt of an earlier one as it was
     doubt = outcome.ambiguous or (row.ambiguous and not reply.reached)
     error = f"{outcome.code}: {reply.detail}"
-    with engine.begin() as conn:
-        if outcome.state == "sent":
-            response = {k: answer.body[k] for k in RESPONSE_KEYS if k in answer.body} if answer.body else None
-            outbox.mark_sent(conn, row.id, status=reply.status, response=response, now=now)
-            effect.sent(conn, answer, now)
-        elif outcome.state == "parked":
-            if outbox.mark_parked(conn, row.id, ambiguous=doubt, status=reply.status, error=error):
-                effect.lost(conn, error, now)
-        else:
-            outbox.mark_retry(
-                conn,
-                row,
-                claimed=claimed,
-                at=now + outcome.delay_s,
-                ambiguous=doubt,
-                status=reply.status,
-                error=error,
-            )
-    _tell(row, outcome, reply)
+    if outcome.state == "sent":
+        response = {k: body[k] for k in RESPONSE_KEYS if k in body} if body else None
+        outbox.mark_sent(conn, row.id, status=reply.status, response=response, now=now)
+        one.effect.sent(conn, one.answer, now)
+    elif outcome.state == "parked":
+        if outbox.mark_parked(conn, row.id, ambiguous=doubt, status=reply.status, error=error):
+            one.effect.lost(conn, error, now)
+    else:
+        at = now + outcome.delay_s
+        outbox.mark_retry(conn, row, claimed=one.claimed, at=at, ambiguous=doubt, status=reply.status, error=error)
+    return outcome
 
 
-def _tell(row: Row[Any], outcome: Settlement, reply: Reply) -> None:
-    about = {"id": row.id, "kind": row.kind, "target": row.target, "attempt": row.attempts + 1}
+def _tell(one: _Sending, outcome: Settlement | None) -> None:
+    about = {"id": one.row.id, "kind": one.row.kind, "target": one.row.target, "attempt": one.row.attempts + 1}
+    if outcome is None:
+        log.info("effect dropped", **about, reason=one.unwanted)
+        return
+    assert one.answer is not None
+    reply: Reply = one.answer.reply
     if outcome.state == "sent":
         log.info("effect sent", **about)
     elif outcome.state == "parked":
         log.error("effect parked", **about, code=outcome.code, status=reply.status, detail=reply.detail)
     else:
-        wait = round(outcome.delay_s, 1)
-        log.warning("effect again", **about, code=outcome.code, status=reply.status, detail=reply.detail, wait_s=wait)
-
-
-# -------------------------------------------------------------------------------------------------- the kinds of effect
-
-
-class _Unwanted(Exception):
-    """The reason for the effect is gone."""
-
-
-class _Effect(Protocol):
-    """Built from the row while it is read; ``prepare`` and ``perform`` use the network and no database."""
-
-    def prepare(self) -> Answer | None:
-        """Everything that may fail without doubt. An answer: the effect is there already. Raises NotSent, _Unwanted."""
-
-    def perform(self) -> Answer:
-        """The effect. Raises NotSent."""
-
-    def sent(self, conn: Connection, answer: Answer, now: float) -> None:
-        """What our tables learn from it, in the transaction that marks it sent."""
-
-    def lost(self, conn: Connection, error: str, now: float) -> None:
-        """What they learn when it will not be sent."""
-
-
-class _Dispatch:
-    def __init__(self, conn: Connection, row: Row[Any], clients: Clients) -> None:
-        self.row = row
-        self.github = clients.github
-        self.run = dispatches.get(conn, row.dispatch_id)
-        self.arrived = jobs.any_of(conn, row.dispatch_id)
-        table = schema.delivery
-        of_run = select(table.c.body).where(table.c.id == self.run.delivery_id) if self.run else None
-        stored = conn.execute(of_run).scalar_one_or_none() if of_run is not None else None
-        self.body = deliveries.unpack(stored) if stored is not None else None
-
-    def prepare(self) -> Answer | None:
-        if self.run is None or self.run.state == "superseded":
-            raise _Unwanted("superseded before it was sent")
-        if self.arrived:
-            return Answer(Reply(204, detail="the downstream has reported on it"))
-        if self.body is None:
-            raise _Unwanted("the delivery's body is no longer stored")
-        if self.row.ambiguous and self._there():
-            return Answer(Reply(204, detail="found among the downstream's workflow runs"))
-        self.github.prepare(self.row.target, DISPATCH)
-        return None
-
-    def _there(self) -> bool:
-        """Whether a workflow run names our key (its run-name may show it). Not knowing is not an obstacle: the receiver
-        drops a second dispatch by the same key."""
-        try:
-            runs = self.github.dispatched_runs(self.row.target, iso(self.row.created_at - 60)).body
-        except NotSent as exc:
-            if exc.reply.status is None:
-                raise  # no connection: then there is no sending either
-            return False
-        texts = (str(run.get(name)) for run in runs for name in ("name", "display_title"))
-        return any(self.row.dispatch_id in text for text in texts)
-
-    def perform(self) -> Answer:
-        assert self.run is not None
-        assert self.body is not None
-        payload = client_payload(self.run.event, self.run.delivery_id, self.body, self.run.id)
-        body = encode({"event_type": self.run.event, "client_payload": payload})
-        return self.github.dispatch(self.row.target, body)
-
-    def sent(self, conn: Connection, answer: Answer, now: float) -> None:
-        self._move(conn, state="sent")
-
-    def lost(self, conn: Connection, error: str, now: float) -> None:
-        code = "dispatch-not-sent"
-        self._move(conn, state="failed", error=error, code=code, closed_at=now, summary=f"not dispatched: {error}")
-
-    def _move(self, conn: Connection, **values: Any) -> None:
-        # a downstream may have reported before we heard that it was sent: then the state is further on
-        table = schema.dispatch
-        conn.execute(
-            update(table).where(table.c.id == self.row.dispatch_id, table.c.state == "sending").values(**values)
-        )
-
-
-class _CheckRun:
-    def __init__(self, conn: Connection, row: Row[Any], clients: Clients) -> None:
-        self.row = row
-        self.github = clients.github
-        job = jobs.get(conn, row.job_id)
-        self.known: str | None = job.check_run_id if job is not None else None
-        self.taken = jobs.check_runs(conn, row.dispatch_id)
-
-    def prepare(self) -> Answer | None:
-        self.github.prepare(self.row.target, CHECKS)
-        if self.known is None and self.row.ambiguous:
-            self.known = self._find()
-        return None
-
-    def _find(self) -> str | None:
-        """The check run that a send in doubt has made: ours by name and external id, and no other job's."""
-        payload = self.row.payload
-        answer = self.github.check_runs(self.row.target, payload["head_sha"], payload["name"])
-        if answer.reply.status != 200:
-            # creating another without knowing would show the job twice
-            raise NotSent(Reply(answer.reply.status, False, answer.reply.retry_after, answer.reply.detail))
-        for run in answer.body:
-            if run.get("external_id") == payload["external_id"] and str(run.get("id")) not in self.taken:
-                return str(run["id"])
-        return None
-
-    def perform(self) -> Answer:
-        if self.known is None:
-            return self.github.create_check_run(self.row.target, self.row.payload)
-        body = {key: value for key, value in self.row.payload.items() if key != "head_sha"}
-        return self.github.update_check_run(self.row.target, self.known, body)
-
-    def sent(self, conn: Connection, answer: Answer, now: float) -> None:
-        number = self.known or (str(answer.body["id"]) if answer.body and "id" in answer.body else None)
-        if number is not None:
-            jobs.set_check_run(conn, self.row.job_id, number)
-
-    def lost(self, conn: Connection, error: str, now: float) -> None:
-        """The row says it; the next effect of the stream tries again."""
-
-
-class _HudRow:
-    def __init__(self, conn: Connection, row: Row[Any], clients: Clients) -> None:
-        self.row = row
-        self.hud = clients.hud
-
-    def prepare(self) -> Answer | None:
-        return None
-
-    def perform(self) -> Answer:
-        return self.hud.post(self.row.payload)
-
-    def sent(self, conn: Connection, answer: Answer, now: float) -> None:
-        """Nothing more to learn."""
-
-    def lost(self, conn: Connection, error: str, now: float) -> None:
-        """The row says it."""
-
-
-_EFFECTS: dict[str, Callable[[Connection, Row[Any], Clients], _Effect]] = {
-    "dispatch": _Dispatch,
-    "check_run": _CheckRun,
-    "hud": _HudRow,
-}
+        wait_s = round(outcome.delay_s, 1)
+        log.warning("effect again", **about, code=outcome.code, status=reply.status, detail=reply.detail, wait_s=wait_s)

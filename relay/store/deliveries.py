@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import Connection, Row, delete, exists, select, update
 
-from relay.store.schema import delivery
+from relay.store.schema import delivery, dispatch, rerun
 from relay.store.upsert import insert_once
 
 
@@ -47,15 +48,23 @@ def claim_ignored(
     code: str,
     reason: str,
     now: float,
+    state: str = "ignored",
 ) -> bool:
-    """Remembers that a delivery came and why it was ignored, without its body. False: its id was claimed before."""
+    """Remembers that a delivery came and why it was ignored, or that what it said was noted (``state`` noted), without
+    its body. False: its id was claimed before."""
     came = {"id": delivery_id, "event": event, "action": action, "repo": repo, "received_at": now, "attempts": 0}
-    return insert_once(conn, delivery, {**came, "state": "ignored", "code": code, "reason": reason})
+    return insert_once(conn, delivery, {**came, "state": state, "code": code, "reason": reason})
 
 
-def lock(conn: Connection, delivery_id: str) -> Row[Any] | None:
-    """The delivery's row, locked until the transaction's end, or None. (On SQLite the transaction is the lock.)"""
-    return conn.execute(select(delivery).where(delivery.c.id == delivery_id).with_for_update()).one_or_none()
+def get(conn: Connection, delivery_id: str) -> Row[Any] | None:
+    return conn.execute(select(delivery).where(delivery.c.id == delivery_id)).one_or_none()
+
+
+def lock_received(conn: Connection, delivery_id: str) -> bool:
+    """Holds a delivery until the transaction's end if it is still to be routed. (On SQLite the transaction is the
+    lock.)"""
+    still = select(delivery.c.id).where(delivery.c.id == delivery_id, delivery.c.state == "received")
+    return conn.execute(still.with_for_update()).first() is not None
 
 
 def finish(conn: Connection, delivery_id: str, *, state: str, code: str, reason: str) -> None:
@@ -63,6 +72,34 @@ def finish(conn: Connection, delivery_id: str, *, state: str, code: str, reason:
     conn.execute(
         update(delivery).where(delivery.c.id == delivery_id).values(state=state, code=code, reason=reason, due_at=None)
     )
+
+
+def known(conn: Connection, ids: Sequence[str]) -> set[str]:
+    """Those of ``ids`` (a few hundred at most) that arrived."""
+    return set(conn.execute(select(delivery.c.id).where(delivery.c.id.in_(ids))).scalars())
+
+
+def drop_bodies(conn: Connection, before: float, limit: int) -> int:
+    """Forgets the bodies of what was routed before then; a dispatch that is still to be sent needs its own."""
+    sending = exists().where(dispatch.c.delivery_id == delivery.c.id, dispatch.c.state.in_(("sending", "selecting")))
+    old = (
+        select(delivery.c.id)
+        .where(delivery.c.received_at < before, delivery.c.body.is_not(None), delivery.c.state != "received", ~sending)
+        .limit(limit)
+    )
+    return conn.execute(update(delivery).where(delivery.c.id.in_(old)).values(body=None)).rowcount
+
+
+def drop_ignored(conn: Connection, before: float, limit: int) -> int:
+    """Forgets deliveries that came before then and started nothing."""
+    used = exists().where(dispatch.c.delivery_id == delivery.c.id)
+    rerun_asked = exists().where(rerun.c.delivery_id == delivery.c.id)
+    old = (
+        select(delivery.c.id)
+        .where(delivery.c.received_at < before, delivery.c.state.in_(("ignored", "noted")), ~used, ~rerun_asked)
+        .limit(limit)
+    )
+    return conn.execute(delete(delivery).where(delivery.c.id.in_(old))).rowcount
 
 
 def note(conn: Connection, delivery_id: str, *, code: str, reason: str) -> None:

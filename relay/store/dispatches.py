@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, or_, select, text, update
@@ -10,18 +11,18 @@ from sqlalchemy import Connection, Row, or_, select, text, update
 from relay.domain.policy import PriorRun
 from relay.store.ids import new_id
 from relay.store.schema import delivery, dispatch, outbox
-from relay.store.upsert import insert_once
+from relay.store.upsert import insert_new
 
 OPEN_STATES = ("sending", "sent", "selecting", "running", "confirming", "verifying")
 """States of a run that can still end in another way."""
 
 
-def add(conn: Connection, *, now: float, **values: Any) -> str | None:
-    """Inserts a dispatch (columns by name, without id and created_at) and returns its id. None: this delivery already
-    has one for this downstream."""
-    dispatch_id = new_id(now)
-    inserted = insert_once(conn, dispatch, {"attempts": 0, **values, "id": dispatch_id, "created_at": now})
-    return dispatch_id if inserted else None
+def add(conn: Connection, rows: Sequence[Mapping[str, Any]], *, now: float) -> list[str | None]:
+    """Inserts dispatches (columns by name, without id and created_at, the same ones in each) and returns their ids in
+    the rows' order. None: this delivery already has one for this downstream."""
+    made = [{"attempts": 0, **row, "id": new_id(now), "created_at": now} for row in rows]
+    inserted = insert_new(conn, dispatch, made)
+    return [row["id"] if row["id"] in inserted else None for row in made]
 
 
 def get(conn: Connection, dispatch_id: str) -> Row[Any] | None:

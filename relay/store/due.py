@@ -3,8 +3,9 @@ broker loses comes back, and what arrives twice finds that there is nothing to d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, select, update
@@ -16,13 +17,16 @@ MAX_BACKOFF = 6
 """Hand-overs are spread up to 2**6 times the requeue time: a shard that waits an hour for a worker must not fill the
 broker with copies of itself. A flushed broker is noticed at once by other means (relay.pump)."""
 
+SENT_TOGETHER = 16
+"""Effects a sender is given at a time: they share its transactions. A slow one holds up at most so many."""
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One id for one task."""
+    """Ids for one call of a task: several where the task does them together, otherwise one."""
 
     task: str
-    id: str
+    ids: tuple[str, ...]
     queue: str
 
 
@@ -41,23 +45,31 @@ def queues(conn: Connection, now: float) -> list[str]:
 def take(conn: Connection, now: float, requeue_s: float, room: Mapping[str, int]) -> list[Work]:
     """Marks what is due as handed over and returns it. Send it after the commit.
 
-    ``room`` says how many more each queue should get (none where it has no entry): what waits in the database is not
-    lost and not doubled, so a queue holds little more than its workers need to stay busy.
+    ``room`` says how many more calls each queue should get (none where it has no entry): what waits in the database is
+    not lost and not doubled, so a queue holds little more than its workers need to stay busy.
     """
     work: list[Work] = []
     left = dict(room)
     for source in _sources(conn, now):
         free = left.get(source.queue, 0)
-        for row in source.rows(conn, now, free) if free > 0 else ():
-            values: dict[str, Any] = {"due_at": now + requeue_s * 2 ** min(row.attempts, MAX_BACKOFF)}
+        rows = source.rows(conn, now, free * source.together) if free > 0 else []
+        for attempts, alike in groupby(sorted(rows, key=lambda row: row.attempts), lambda row: row.attempts):
+            values: dict[str, Any] = {"due_at": now + requeue_s * 2 ** min(attempts, MAX_BACKOFF)}
             if source.table is not schema.outbox:  # there, attempts are sends
-                values["attempts"] = row.attempts + 1
+                values["attempts"] = attempts + 1
             if source.table is schema.dispatch:
                 values["claim"] = None  # it ran out, or the row would not be due: whoever held it may no longer write
-            conn.execute(update(source.table).where(source.table.c.id == row.id).values(**values))
-            work.append(Work(source.task, str(row.id), source.queue))
-            left[source.queue] -= 1
+            ids = [row.id for row in alike]
+            conn.execute(update(source.table).where(source.table.c.id.in_(ids)).values(**values))
+        calls = [tuple(str(row.id) for row in some) for some in batched(rows, source.together)]
+        work += [Work(source.task, ids, source.queue) for ids in calls]
+        left[source.queue] = free - len(calls)
     return work
+
+
+def batched(rows: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    """Rows in their order, ``size`` at a time."""
+    return (rows[at : at + size] for at in range(0, len(rows), size))
 
 
 def make_all_due(conn: Connection, now: float) -> None:
@@ -81,6 +93,7 @@ class _Source:
     task: str
     queue: str
     only: ColumnElement[bool] | None = None
+    together: int = 1
 
     def rows(self, conn: Connection, now: float, limit: int) -> list[Any]:
         if self.table is schema.outbox:
@@ -105,5 +118,5 @@ def _sources(conn: Connection, now: float) -> list[_Source]:
             _Source(schema.shard, "relay.run_shard", queue, schema.shard.c.queue == queue)
             for queue in conn.execute(waiting).scalars()
         ),
-        _Source(schema.outbox, "relay.send", OUTBOX),
+        _Source(schema.outbox, "relay.send", OUTBOX, together=SENT_TOGETHER),
     ]

@@ -7,13 +7,14 @@ between a send and its record is seen by the next sender.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, exists, select, update
 
 from relay.store.schema import outbox
-from relay.store.upsert import insert_once
+from relay.store.upsert import insert_new, insert_once
 
 CLAIM_S = 14.0
 """Longer than one effect can take (relay.github.client.TIMEOUT); a killed sender's row is free again after it."""
@@ -48,25 +49,42 @@ def enqueue(
     job_id: str | None = None,
 ) -> bool:
     """Asks for an effect, due now, in the caller's transaction. False: the effect ``key`` was asked for before."""
-    return insert_once(
-        conn,
-        outbox,
-        {
-            "key": key,
-            "kind": kind,
-            "stream": stream,
-            "target": target,
-            "payload": payload,
-            "dispatch_id": dispatch_id,
-            "job_id": job_id,
-            "state": "due",
-            "due_at": now,
-            "not_before": now,
-            "attempts": 0,
-            "ambiguous": False,
-            "created_at": now,
-        },
-    )
+    row = request(key, kind, stream, target, payload, now=now, dispatch_id=dispatch_id, job_id=job_id)
+    return insert_once(conn, outbox, row)
+
+
+def enqueue_all(conn: Connection, requests: Sequence[Mapping[str, Any]]) -> int:
+    """Asks for effects (of ``request``) together. Returns how many were not asked for before."""
+    return len(insert_new(conn, outbox, requests))
+
+
+def request(
+    key: str,
+    kind: str,
+    stream: str,
+    target: str,
+    payload: dict[str, Any],
+    *,
+    now: float,
+    dispatch_id: str | None = None,
+    job_id: str | None = None,
+) -> dict[str, Any]:
+    """An effect that is due at ``now``, as the table has it."""
+    return {
+        "key": key,
+        "kind": kind,
+        "stream": stream,
+        "target": target,
+        "payload": payload,
+        "dispatch_id": dispatch_id,
+        "job_id": job_id,
+        "state": "due",
+        "due_at": now,
+        "not_before": now,
+        "attempts": 0,
+        "ambiguous": False,
+        "created_at": now,
+    }
 
 
 def due(conn: Connection, now: float, limit: int) -> list[Due]:
@@ -96,12 +114,14 @@ def get(conn: Connection, outbox_id: int) -> Row[Any] | None:
     return conn.execute(select(outbox).where(outbox.c.id == outbox_id)).one_or_none()
 
 
-def sendable(conn: Connection, outbox_id: int, now: float) -> Row[Any] | None:
-    """The row when it may be sent now: due, at the head of its stream, neither claimed nor backing off."""
-    query = select(outbox).where(
-        outbox.c.id == outbox_id, outbox.c.state == "due", outbox.c.not_before <= now, _is_head
+def sendable(conn: Connection, ids: Sequence[int], now: float) -> list[Row[Any]]:
+    """Those of the rows that may be sent now: due, at the head of their streams, neither claimed nor backing off."""
+    query = (
+        select(outbox)
+        .where(outbox.c.id.in_(ids), outbox.c.state == "due", outbox.c.not_before <= now, _is_head)
+        .order_by(outbox.c.id)
     )
-    return conn.execute(query).one_or_none()
+    return list(conn.execute(query))
 
 
 def claim(conn: Connection, row: Row[Any], now: float) -> bool:

@@ -273,9 +273,9 @@ def test_the_dashboards_row_keeps_the_first_check_run_id(engine, downstream):
 def test_queue_time_starts_when_the_dispatch_was_sent(engine, downstream):
     run, delivery = make_dispatch(engine, created_at=time.time() - 1000)
     with engine.begin() as conn:
-        from relay.services.reporting import request_dispatch
+        from relay.services.reporting import request_dispatches
 
-        request_dispatch(conn, run, REPO, time.time() - 1000)
+        request_dispatches(conn, {run: REPO}, time.time() - 1000)
         conn.execute(update(outbox).values(state="sent", sent_at=time.time() - 20, due_at=None))
     check(downstream.post(report(delivery)), 200)
     (row,) = [row for row in all_of(engine, outbox) if row.kind == "hud"]

@@ -13,7 +13,7 @@ from outbound_servers import local_github
 from sqlalchemy import insert, select, update
 
 from relay.domain.check_output import render
-from relay.services import reporting, sending
+from relay.services import effects, reporting, sending
 from relay.store import outbox
 from relay.store.db import reading
 from relay.store.ids import new_id
@@ -43,7 +43,7 @@ def _folder(tmp_path):
 
 @pytest.fixture
 def clients(world):
-    clients = sending.make_clients(world.settings)
+    clients = effects.make_clients(world.settings)
     yield clients
     clients.close()
 
@@ -53,8 +53,8 @@ def make_dispatch(engine, body=BODY, **over):
     values = {"executor": "github", "state": "sending", "downstream": REPO, "downstream_key": REPO, **over}
     run = make_run(engine, delivery_id=delivery, **values)
     with engine.begin() as conn:
-        assert reporting.request_dispatch(conn, run, values["downstream"], time.time())
-        assert not reporting.request_dispatch(conn, run, values["downstream"], time.time())
+        assert reporting.request_dispatches(conn, {run: values["downstream"]}, time.time()) == 1
+        assert reporting.request_dispatches(conn, {run: values["downstream"]}, time.time()) == 0
     return run
 
 
@@ -74,8 +74,8 @@ def send_due(engine, world, clients, after=0.0):
     now = time.time() + after
     with engine.begin() as conn:
         found = outbox.due(conn, now, 100)
-    for item in found:
-        sending.send(engine, world.settings, clients, item.id, now)
+    if found:
+        sending.send(engine, clients, [item.id for item in found], now)
     return len(found)
 
 
@@ -195,7 +195,7 @@ def test_a_sender_killed_between_send_and_record_leaves_the_row_in_doubt(engine,
     run = make_dispatch(engine)
     now = time.time()
     with engine.begin() as conn:
-        assert outbox.claim(conn, outbox.sendable(conn, 1, now), now)  # and then it dies
+        assert outbox.claim(conn, outbox.sendable(conn, [1], now)[0], now)  # and then it dies
     assert send_due(engine, world, clients, after=10) == 0
     assert send_due(engine, world, clients, after=outbox.CLAIM_S + 0.1) == 1
     assert world.calls("GET", "/actions/runs")
@@ -210,7 +210,7 @@ def test_twelve_senders_of_one_row_send_once(engine, world, clients):
 
     def go():
         gate.wait()
-        sending.send(engine, world.settings, clients, 1, time.time())
+        sending.send(engine, clients, [1], time.time())
 
     threads = [threading.Thread(target=go) for _ in range(12)]
     for thread in threads:
@@ -224,7 +224,7 @@ def test_twelve_senders_of_one_row_send_once(engine, world, clients):
 def test_nobody_there_is_no_doubt(engine, world, clients):
     make_dispatch(engine)
     closed = world.settings.model_copy(update={"github_api_url": "http://127.0.0.1:9"})
-    away = sending.make_clients(closed)
+    away = effects.make_clients(closed)
     send_due(engine, world, away)
     away.close()
     (row,) = rows(engine)
@@ -255,7 +255,7 @@ def test_a_superseded_dispatch_is_not_sent(engine, world, clients):
 
 def test_without_a_private_key_the_row_waits_and_says_why(engine, world):
     make_dispatch(engine)
-    bare = sending.make_clients(
+    bare = effects.make_clients(
         world.settings.model_copy(update={"github_app_id": "", "github_private_key": _secret("")})
     )
     send_due(engine, world, bare)
@@ -414,7 +414,7 @@ def test_only_the_head_of_a_stream_is_due(engine):
     assert not enqueue(engine, "a1", "a")
     assert due_ids(engine, 1.0) == [1, 3]
     with engine.begin() as conn:
-        assert outbox.sendable(conn, 2, 1.0) is None
+        assert outbox.sendable(conn, [1, 2], 1.0) == outbox.sendable(conn, [1], 1.0)
         outbox.mark_parked(conn, 1, ambiguous=False, status=422, error="x")
     assert due_ids(engine, 1.0) == [2, 3]
 
@@ -423,7 +423,7 @@ def test_after_a_flush_what_waits_for_the_broker_is_due_and_what_backs_off_is_no
     for key in "ab":
         enqueue(engine, key, key)
     with engine.begin() as conn:
-        row = outbox.sendable(conn, 1, 1.0)
+        (row,) = outbox.sendable(conn, [1], 1.0)
         outbox.mark_retry(conn, row, claimed=False, at=50.0, ambiguous=False, status=503, error="x")
         conn.execute(update(table).values(due_at=100.0))  # the pump handed both over
         outbox.make_due(conn, 2.0)

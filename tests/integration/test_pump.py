@@ -16,7 +16,7 @@ from sqlalchemy import select, update
 from relay import broker, pump
 from relay.queue.app import make_app
 from relay.settings import Settings
-from relay.store import outbox, shards
+from relay.store import due, outbox, shards
 from relay.store.db import reading
 from relay.store.schema import delivery, dispatch, shard
 from relay.store.schema import outbox as outbox_table
@@ -218,11 +218,14 @@ def test_a_backlog_waits_in_the_database_and_not_twice_in_the_broker(engine, pum
     for _ in range(200):  # twenty seconds in which nobody works
         made.step()
         clock.now += 0.1
-    assert client.llen("outbox") == pump.WINDOW
+    assert client.llen("outbox") == pump.WINDOWS["outbox"]
     done = set()
     while len(done) < 350:
-        ids = [int(args.strip("[']")) for _, args in waiting(client, "outbox")]
-        assert len(ids) <= pump.WINDOW
+        calls = [json.loads(args.replace("'", '"')) for _, args in waiting(client, "outbox")]
+        assert len(calls) <= pump.WINDOWS["outbox"]
+        assert max(map(len, calls)) == due.SENT_TOGETHER
+        ids = [int(one) for call in calls for one in call]
+        assert len(ids) == len(set(ids))
         assert ids, "the queue is filled up as it empties"
         client.delete("outbox")
         with engine.begin() as conn:
