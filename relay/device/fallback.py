@@ -54,12 +54,10 @@ class Call:
                 if value.dim():
                     self.host_tensor = True
                 return value
-            if value.layout is not _strided or value.is_quantized:
-                if is_device(value):
-                    refuse_layout(value, self.plan.qualified())
-                return value
             alias = device_alias(value)
             if alias is None:
+                if is_device(value):  # but not strided
+                    refuse_layout(value, self.plan.qualified())
                 return value
             self.aliases[id(alias)] = (value, alias)
             self.inputs.append(value)
@@ -148,6 +146,10 @@ def run(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     call = Call(plan)
     cpu_args = [call.to_cpu(a) for a in args]
     cpu_kwargs = {k: call.to_cpu(v) for k, v in kwargs.items()} if kwargs else kwargs
+    for name in plan.outs:
+        out = kwargs.get(name)
+        if isinstance(out, _Tensor) and out.is_cpu:
+            call.host_tensor = True  # a scalar of the host may be read with every device's tensors, but not written
     if call.host_tensor and call.inputs and not plan.host_tensors_ok:
         raise RuntimeError(
             f"Expected all tensors to be on the same device, but found at least two devices, {NAME}:0 and cpu! "

@@ -32,7 +32,8 @@ from relay.device.plan import Kernel, plan_of
 from relay.device.policy import CURRENT
 
 _aten = torch.ops.aten
-_clone = _aten.clone.default
+_clone = _aten.clone.default._handle.redispatch_boxed
+_to_copy = _aten._to_copy.default._handle.redispatch_boxed
 _CHANNELS_LAST = (torch.channels_last, torch.channels_last_3d)
 
 # View operators whose CPU kernel only writes sizes and strides, so it serves any device's tensor.
@@ -182,7 +183,7 @@ def clone(self: torch.Tensor, *, memory_format: torch.memory_format | None = Non
     alias = device_alias(self)
     if alias is None:
         refuse_layout(self, "aten::clone")
-    out = adopt(_clone.redispatch(CPU_KEYS, alias, memory_format=memory_format))
+    out = adopt(_clone(CPU_KEYS, alias, memory_format=memory_format))
     policy = CURRENT.policy
     if policy.changes_numbers:
         numerics.apply(policy, cpu_alias(out))
@@ -216,7 +217,7 @@ def to_copy(
     if not is_device(self):
         like = torch.empty_like(self, device="meta", **options)
         return copy_from(self, new_tensor(tuple(like.shape), like.stride(), like.dtype), non_blocking)
-    out = _aten._to_copy.default.redispatch(CPU_KEYS, cpu_alias(self), device=CPU, **options)
+    out = _to_copy(CPU_KEYS, cpu_alias(self), device=CPU, **options)
     target = self.device if device is None else device
     if target.type == NAME:
         moved = adopt(out)
@@ -289,6 +290,9 @@ def convolution_backward(
     args = (grad, input, weight, [channels], stride, padding, dilation, transposed, output_padding, groups, output_mask)
     return run(plan_of(_aten.convolution_backward.default), args, {})
 
+
+CHECKED_BY_TORCH = ("mode.values",)
+"""Operators that torch serves for every device, but with a list of its own devices in front."""
 
 DIRECT: dict[str, Kernel] = {
     "empty.memory_format": empty,

@@ -50,8 +50,8 @@ _memmove = ctypes.memmove
 _typed_empty = torch._C._acc.create_empty_tensor
 _storage_at = torch._C._construct_storage_from_data_pointer
 _below_autograd = torch._C._AutoDispatchBelowAutograd
-_set = torch.ops.aten.set_.source_Storage_storage_offset
-_as_strided = torch.ops.aten.as_strided.default
+_set = torch.ops.aten.set_.source_Storage_storage_offset._handle.redispatch_boxed
+_as_strided = torch.ops.aten.as_strided.default._handle.redispatch_boxed
 
 # data pointer, device type and id, ndim, dtype code/bits/lanes, shape, strides, byte offset, context, deleter
 _HEADER = struct.Struct("=QiiiBBHQQQQQ")
@@ -140,7 +140,7 @@ def set_memory(
 ) -> torch.Tensor:
     """Point a device tensor at other memory: metadata only, which torch's CPU kernel does for any device."""
     with _below_autograd():
-        return _set.redispatch(CPU_KEYS, tensor, storage, offset, size, stride)
+        return _set(CPU_KEYS, tensor, storage, offset, size, stride)
 
 
 def empty_like_dtype(dtype: torch.dtype) -> torch.Tensor:
@@ -234,7 +234,7 @@ def view_like(base: torch.Tensor, alias_of_base: torch.Tensor, view: torch.Tenso
     if view.numel() == 0:
         offset = base.storage_offset()
     if view.dtype == base.dtype:
-        out = _as_strided.redispatch(CPU_KEYS, base, view.size(), view.stride(), offset)
+        out = _as_strided(CPU_KEYS, base, view.size(), view.stride(), offset)
     else:
         out = set_memory(empty_like_dtype(view.dtype), base.untyped_storage(), offset, view.size(), view.stride())
     if view.is_conj() != base.is_conj():

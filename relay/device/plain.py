@@ -42,11 +42,14 @@ def run(plan: Plan, args: tuple[Any, ...]) -> torch.Tensor | None:
             cpu_args.append(value)
     if not inputs:
         return None
-    if tensors < plan.tensors:
+    call = plan.call
+    if tensors < plan.tensors:  # a number in a tensor's place (see `fallback`), or a tensor left out
         for i in plan.tensor_at:
             if i < len(args) and isinstance(args[i], _NUMBERS):
-                return None
-    result = plan.call(CPU_KEYS, *cpu_args)
+                if i != 1 or plan.scalar_call is None:
+                    return None
+                call = plan.scalar_call
+    result = call(CPU_KEYS, *cpu_args)
     out = args[0] if plan.writes_first else _adopted(plan, args, cpu_args, result)
     macs = numerics.multiply_adds(plan.name, inputs, (out,)) if plan.multiplies else 0
     METER.kernel(plan.name, inputs, (out,), macs)

@@ -37,6 +37,7 @@ class Plan:
         "multiplies",
         "name",
         "op",
+        "outs",
         "overload",
         "plain",
         "scalar_call",
@@ -56,6 +57,7 @@ class Plan:
         self.call: Kernel = op._handle.redispatch_boxed
         self.host_tensors_ok = self.name in _HOST_TENSORS_OK or not schema.name.startswith("aten::")
         self.tensor_at = [i for i, a in enumerate(schema.arguments) if str(a.type) in _SINGLE]
+        self.outs = [a.name for a in schema.arguments if a.is_out]
         self.tensors = len(self.tensor_at)
         scalar = _SCALAR_OVERLOADS.get(self.overload)
         packet = op.overloadpacket

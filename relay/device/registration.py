@@ -8,10 +8,10 @@ import warnings
 
 import torch
 
-from relay.device import autocast, generator, rnn, storage
+from relay.device import autocast, generator, rnn, storage, streams
 from relay.device.errors import DeviceError
 from relay.device.fallback import fallback, kernel_for
-from relay.device.kernels import DIRECT, METADATA_OPS, metadata_kernel, overload
+from relay.device.kernels import CHECKED_BY_TORCH, DIRECT, METADATA_OPS, metadata_kernel, overload
 from relay.device.memory import NAME
 from relay.device.meter import METER
 from relay.device.module import make_module
@@ -57,6 +57,7 @@ def install(policy: Policy | None = None, meter_map: mmap.mmap | None = None) ->
     autocast.register(aten, everything)
     storage.install(aten)
     generator.install()
+    streams.install()
     # The device guard that Python backends get has no synchronizeDevice, and nothing here is ever pending.
     torch._C._accelerator_synchronizeDevice = lambda index=0: None
     # Memory goes back to the C library at once; there is no caching allocator to ask.
@@ -71,6 +72,8 @@ def _register_kernels(aten: torch.library.Library) -> None:
     # A conj() or neg view would recurse until the stack ends: copy_ -> _copy_from -> resolve_conj -> clone -> copy_.
     for key in ("Conjugate", "Negative"):
         aten.impl("_copy_from", torch.library.fallthrough_kernel, key)
+    for name in CHECKED_BY_TORCH:
+        aten.impl(name, kernel_for(overload(name)), KEY)
     own = DIRECT.keys() | rnn.CELLS.keys() | set(METADATA_OPS)
     for full in torch._C._dispatch_get_all_op_names():
         name = full.removeprefix("aten::")

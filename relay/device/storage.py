@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import weakref
 from typing import Any
 
@@ -49,6 +50,30 @@ def _install_storage_class() -> None:
     torch.UntypedStorage.__new__ = new
 
 
+def _install_resize() -> None:
+    # The hook that resizes a device's storage cannot be given from Python. Two storages may trade their memory when one
+    # of them is empty, so a storage grows or shrinks in two trades: its memory for none, and none for the new one.
+    original = torch.UntypedStorage.resize_
+
+    def resize_(self: torch.UntypedStorage, size: int) -> torch.UntypedStorage:
+        if self.device.type != NAME:
+            return original(self, size)
+        if size == self.nbytes():
+            return self
+        if size < 0:
+            raise RuntimeError(f"{NAME}: a storage cannot have {size} bytes")
+        fresh, old = new_storage(size), new_storage(0)
+        kept = min(size, self.nbytes())
+        if kept:
+            ctypes.memmove(fresh.data_ptr(), self.data_ptr(), kept)
+        for other in (old, fresh):
+            if self.nbytes() or other.nbytes():
+                self._swap_data_ptr_(other)
+        return self
+
+    torch.UntypedStorage.resize_ = resize_
+
+
 def pin(tensor: torch.Tensor, device: Any = None) -> torch.Tensor:
     """``aten::_pin_memory`` for CPU tensors: a copy in memory that the device knows of."""
     if tensor.layout is not torch.strided:
@@ -74,5 +99,6 @@ def install(lib: torch.library.Library) -> None:
     """``lib``: aten's."""
     torch.serialization.register_package(5, _tag, _restore)
     _install_storage_class()
+    _install_resize()
     lib.impl("_pin_memory", pin, "CPU")
     lib.impl("is_pinned", is_pinned, "CPU")

@@ -1,5 +1,9 @@
 """Streams and events. The device is in-order and synchronous, so there is nothing to wait for; events record the
-modelled time, and streams remember which one is current."""
+modelled time, and streams remember which one is current.
+
+torch's own class asks the device's guard to wait for an event and to time it, which the guard of a Python backend
+refuses. So ``torch.Event`` is replaced by a class that makes `Event` for this device and torch's for every other.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,29 @@ class Stream(torch.Stream):  # type: ignore[misc]
         """Nothing to wait for: what was queued has run."""
 
 
-class Event(torch.Event):  # type: ignore[misc]
+_Plain: Any = torch.Event
+
+
+class _Meta(type(_Plain)):  # type: ignore[misc]
+    """``isinstance(e, torch.Event)`` goes on holding for every event."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, _Plain)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return _Plain in subclass.__mro__
+
+
+class AnyEvent(_Plain, metaclass=_Meta):  # type: ignore[misc]
+    """What ``torch.Event`` names: makes the event of the device asked for, this one if none is."""
+
+    def __new__(cls, device: Any = None, **options: Any) -> Any:
+        if device is not None and torch.device(device).type != NAME:
+            return _Plain(device, **options)
+        return Event(**options)
+
+
+class Event(_Plain):  # type: ignore[misc]
     """``torch.spyre.Event``. Time between two events is *modelled* time, an estimate."""
 
     def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Any:
@@ -105,3 +131,9 @@ def set_stream(stream: torch.Stream) -> None:
     """Make ``stream`` current."""
     global _current
     _current = stream
+
+
+def install() -> None:
+    """Put the class in torch's place."""
+    AnyEvent.__qualname__, AnyEvent.__name__, AnyEvent.__module__ = "Event", "Event", "torch"
+    torch.Event = AnyEvent

@@ -9,6 +9,7 @@ import copy
 import io
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -257,6 +258,28 @@ def storages(at: str) -> None:
     assert torch.empty(0).set_(storage.cpu()).tolist() == [2, 2, 2, 2]
     assert storage.clone().device.type == at
     assert torch.UntypedStorage([1, 2, 3], device=at).cpu().tolist() == [1, 2, 3]
+
+
+@feature
+def storages_are_resized(at: str) -> None:
+    x = torch.arange(4, device=at)
+    part, storage = x[1:3], x.untyped_storage()
+    storage.resize_(0)
+    assert storage.nbytes() == 0
+    storage.resize_(32)
+    x.copy_(torch.arange(4))
+    assert part.tolist() == [1, 2]  # a view sees the new memory
+    assert storage.resize_(64).nbytes() == 64
+    assert x.tolist() == [0, 1, 2, 3]
+    with pytest.raises((RuntimeError, OverflowError)):
+        storage.resize_(-1)
+
+
+@feature
+def storages_trade_their_memory(at: str) -> None:
+    x, y = torch.arange(4, device=at), torch.zeros(4, dtype=torch.int64, device=at)
+    x.untyped_storage()._swap_data_ptr_(y.untyped_storage())
+    assert (x.tolist(), y.tolist()) == ([0, 0, 0, 0], [0, 1, 2, 3])
 
 
 @feature
@@ -776,8 +799,26 @@ def generic_streams_and_events() -> None:
     with stream:
         event.record(stream)
     stream.synchronize()
+    event.synchronize()
+    event.wait(stream)
     assert (stream.query(), event.query()) == (True, True)
     assert torch.accelerator.current_stream().device.type == "spyre"
+    assert stream.record_event().query()
+
+
+@only_device
+def generic_events_measure_modelled_time() -> None:
+    start, end = torch.Event(device="spyre", enable_timing=True), torch.Event(enable_timing=True)
+    start.record()
+    torch.ones(3, device="spyre") + 1
+    end.record()
+    assert start.elapsed_time(end) == pytest.approx(0.01, rel=0.1)  # two kernels of five microseconds each
+    assert isinstance(start, torch.Event)
+    assert issubclass(torch.spyre.Event, torch.Event)
+    assert not isinstance(torch.Stream(device="spyre"), torch.Event)
+    assert torch.Event("cpu").device.type == "cpu"
+    with pytest.raises(NotImplementedError, match="cannot be shared between processes"):
+        torch.Event(device="spyre", interprocess=True)
 
 
 @only_device
@@ -810,6 +851,43 @@ def foreign_autocast_leaves_it_alone() -> None:
     x = torch.ones(3, 3, device="spyre")
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert (x @ x).dtype is torch.float32
+
+
+# ---- what it does not do, each with a reason in docs/device.md: a line that begins to hold must leave this list
+
+NOT_MET: dict[str, tuple[Callable[[], Any], type[BaseException] | None, str]] = {
+    "a clone that shares memory until it is written": (
+        lambda: torch._C._is_cow_tensor(torch.ones(2, device="spyre")._lazy_clone()),
+        None,
+        "copies at once",
+    ),
+    "pin_memory=True in a factory": (
+        lambda: torch.empty(2, pin_memory=True),
+        NotImplementedError,
+        "getPinnedMemoryAllocator",
+    ),
+    "graph-safe generator states": (
+        lambda: torch.Generator("spyre").graphsafe_get_state(),
+        NotImplementedError,
+        "graphsafe_get_state is not supported",
+    ),
+    "DLPack to another library": (
+        lambda: torch.ones(2, device="spyre").__dlpack_device__(),
+        ValueError,
+        "Unknown device type spyre",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOT_MET)
+def test_what_is_not_met_says_so_and_is_documented(name: str) -> None:
+    attempt, error, message = NOT_MET[name]
+    assert name in (Path(__file__).parents[3] / "docs" / "device.md").read_text()
+    if error is None:
+        assert attempt() is False, message
+        return
+    with pytest.raises(error, match=message):
+        attempt()
 
 
 @pytest.mark.parametrize("where", ["spyre", "cpu"])
