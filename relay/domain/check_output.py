@@ -30,6 +30,10 @@ _WORDS = {
     "pre-existing": "fails without the change too",
     "unconfirmed": "not confirmed",
     "infrastructure": "infrastructure",
+    "conflict": "labs disagree",
+    "device-limit": "limit of the device",
+    "flaky": "flaky without the change too",
+    "broken-on-trunk": "broken on trunk",
 }
 
 

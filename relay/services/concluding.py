@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import secrets
 from typing import Any
 
 import structlog
@@ -11,25 +11,29 @@ from sqlalchemy.exc import DBAPIError
 
 from relay.domain.check_output import inert, render
 from relay.errors import NotFound, fault
-from relay.services import run_job
-from relay.services.sharding import add_base_shards
+from relay.services import confirming, run_job
+from relay.services.gathering import Seen, gather
 from relay.settings import Settings
-from relay.store import plans, results, shards
+from relay.store import plans, trunk
 from relay.store.db import reading
 from relay.store.schema import dispatch
-from selector.model import Conclusion, Decision, Outcome, RunPlan, Runtime, RuntimeKind, Side, Stage, TestId, Verdict
-from selector.verify import ShardProblem, needs_base, needs_base_tests, report_problems, verify
+from selector.model import Conclusion, Decision, Outcome, RunPlan, TestId, Verdict
+from selector.verify import verify
 from selector.verify.serialise import to_map
 
 log = structlog.get_logger(__name__)
 
 MAX_TRIES = 5
-EMPTY_PLAN = RunPlan(Runtime(RuntimeKind.TESTS_ONLY, ""), (), ())
+"""Looks at the results that were begun, whether they broke or their process was killed."""
+CLAIM_S = 12.0
+"""How long one look may take before another process may have the run."""
 
 
 def conclude(engine: Engine, settings: Settings, dispatch_id: str, now: float) -> None:
-    """Takes a run in state ``verifying`` one step on: to ``confirming`` (failures run on the base) or to its verdict.
+    """Takes a run in state ``verifying`` one step on: to ``confirming`` (more runs are needed) or to its verdict.
     Doing it twice has one effect: each step moves the state in the transaction that does the step."""
+    if not _claim(engine, settings, dispatch_id, now):
+        return
     try:
         _conclude(engine, settings, dispatch_id, now)
     except (NotFound, DBAPIError):
@@ -40,36 +44,60 @@ def conclude(engine: Engine, settings: Settings, dispatch_id: str, now: float) -
         _broke(engine, settings, dispatch_id, fault(exc), now)
 
 
+def _claim(engine: Engine, settings: Settings, dispatch_id: str, now: float) -> bool:
+    """Counts one more try beforehand, for a process that is killed in the middle of a verdict cannot: a run whose
+    results kill whoever looks at them would be handed over for ever. False: it is not to be concluded, or another
+    process is at it, or this was one try too many, which ends the run."""
+    with engine.begin() as conn:
+        row = conn.execute(select(dispatch).where(dispatch.c.id == dispatch_id).with_for_update()).one_or_none()
+        if row is None:
+            raise NotFound(f"there is no run {dispatch_id}")
+        if row.state != "verifying" or (row.claim is not None and (row.due_at or 0) > now):
+            return False
+        if row.tries >= MAX_TRIES:
+            error = row.error or f"{row.tries} processes that looked at its results ended in the middle of it"
+            _end_without(conn, settings, dispatch_id, error, now)
+            return False
+        mine = {"claim": secrets.token_hex(16), "due_at": now + CLAIM_S, "tries": row.tries + 1}
+        conn.execute(update(dispatch).where(dispatch.c.id == dispatch_id).values(**mine))
+    return True
+
+
+def _end_without(conn: Connection, settings: Settings, dispatch_id: str, error: str, now: float) -> None:
+    error = f"the relay failed while it looked at the results: {error}"
+    give_up(conn, settings, dispatch_id, code="conclude-failed", error=error, now=now, title="No verdict")
+
+
 def _conclude(engine: Engine, settings: Settings, dispatch_id: str, now: float) -> None:
     with reading(engine) as conn:
         run = _run(conn, dispatch_id)
-        if run.state != "verifying":
+        seen = gather(conn, settings, run, now)
+    if run.event == trunk.TRUNK_EVENT:
+        with engine.begin() as conn:
+            _close_trunk(conn, run, seen, now)
+        return
+    with engine.begin() as conn:
+        if confirming.redo(conn, settings, run, seen.rows, now):
             return
-        head = list(results.of_side(conn, dispatch_id, Side.HEAD))
-        base = list(results.of_side(conn, dispatch_id, Side.BASE))
-        rows = shards.of_dispatch(conn, dispatch_id)
-        plan = plans.load(conn, dispatch_id) or EMPTY_PLAN
-        decisions = plans.decisions_of(conn, dispatch_id, (Stage.DISCOVER, Stage.TRIAGE))
-    problems = tuple(_problems(rows))
-    if not any(r.side == Side.BASE.value for r in rows) and run.compare_sha:
-        keys, whole = needs_base(head), needs_base_tests(head, problems, plan)
-        if keys or whole:
-            tests = {result.key: result.test for result in head}
-            _confirm(engine, settings, run, {key: tests[key] for key in keys}, whole, now)
+        step = seen.step() if run.compare_sha else None
+        if step is not None:
+            confirming.add(conn, settings, run, step, seen.head, seen.rows, now)
             return
-    verdict = verify(_why(plan, decisions), head, base, problems, plan)
+    verdict = verify(
+        _why(seen.plan, seen.decisions), seen.head, seen.base, seen.problems, seen.plan, seen.again, seen.trusted
+    )
     with engine.begin() as conn:
         _close(conn, settings, run, verdict, now)
 
 
 def _broke(engine: Engine, settings: Settings, dispatch_id: str, error: str, now: float) -> None:
-    """Counts a verdict that broke. The pump hands the run over again, and the last try ends it."""
+    """Notes that a verdict broke. The pump hands the run over again, and the last try ends it."""
     with engine.begin() as conn:
         broken = update(dispatch).where(dispatch.c.id == dispatch_id, dispatch.c.state == "verifying")
-        tries = conn.execute(broken.values(tries=dispatch.c.tries + 1, error=error).returning(dispatch.c.tries))
-        if (tries.scalar_one_or_none() or 0) >= MAX_TRIES:
-            error = f"the relay failed while it looked at the results: {error}"
-            give_up(conn, settings, dispatch_id, code="conclude-failed", error=error, now=now, title="No verdict")
+        again = broken.values(claim=None, due_at=now + settings.requeue_s, error=error)
+        tries = conn.execute(again.returning(dispatch.c.tries)).scalar_one_or_none()
+        if (tries or 0) >= MAX_TRIES:
+            _end_without(conn, settings, dispatch_id, error, now)
 
 
 def give_up(
@@ -112,26 +140,13 @@ def give_up(
         )
 
 
-def _confirm(
-    engine: Engine, settings: Settings, run: Row[Any], keys: Mapping[str, TestId], whole: Sequence[TestId], now: float
-) -> None:
-    with engine.begin() as conn:
-        moved = conn.execute(
-            update(dispatch)
-            .where(dispatch.c.id == run.id, dispatch.c.state == "verifying")
-            .values(state="confirming", due_at=None, tries=0, error=None)
-        )
-        if moved.rowcount:
-            add_base_shards(conn, settings, run, keys, whole, now)
-    log.info("failures run again on the base", dispatch=run.id, variants=len(keys), tests=len(whole))
-
-
 def _close(conn: Connection, settings: Settings, run: Row[Any], verdict: Verdict, now: float) -> None:
     moved = conn.execute(
         update(dispatch)
         .where(dispatch.c.id == run.id, dispatch.c.state == "verifying")
         .values(
             state="completed",
+            claim=None,
             due_at=None,
             error=None,
             closed_at=now,
@@ -174,15 +189,26 @@ def _why(plan: RunPlan, decisions: list[Decision]) -> dict[TestId, tuple[tuple[s
     return {t.test: (t.codes, tuple(by_subject.get(str(t.test), ()))) for t in plan.tests}
 
 
-def _problems(rows: Iterable[Row[Any]]) -> Iterable[ShardProblem]:
-    for row in rows:
-        if row.state == "failed":
-            yield ShardProblem(row.id, Side(row.side), "infrastructure", row.error or "the worker could not run it", "")
-        yield from report_problems(row.id, Side(row.side), row.report or {})
-
-
 def _run(conn: Connection, dispatch_id: str) -> Row[Any]:
     row = conn.execute(select(dispatch).where(dispatch.c.id == dispatch_id)).one_or_none()
     if row is None:
         raise NotFound(f"there is no run {dispatch_id}")
     return row
+
+
+def _close_trunk(conn: Connection, run: Row[Any], seen: Seen, now: float) -> None:
+    """A run of trunk's own has no verdict: its results are what others are compared with."""
+    ran = len(seen.base)
+    conn.execute(
+        update(dispatch)
+        .where(dispatch.c.id == run.id, dispatch.c.state == "verifying")
+        .values(
+            state="completed",
+            claim=None,
+            due_at=None,
+            closed_at=now,
+            conclusion=Conclusion.NEUTRAL.value,
+            code="trunk-ran",
+            summary=f"{ran} results of trunk's {run.compare_sha[:10]}",
+        )
+    )

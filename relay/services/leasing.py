@@ -9,7 +9,7 @@ import structlog
 from sqlalchemy import Connection, Engine, Row, func, select, update
 
 from relay.errors import BadRequest, LeaseLost, NotFound
-from relay.services import run_job
+from relay.services import placing, run_job
 from relay.settings import Settings
 from relay.store import results, shards
 from relay.store.db import reading
@@ -20,6 +20,10 @@ log = structlog.get_logger(__name__)
 
 def take(engine: Engine, settings: Settings, shard_id: str, worker: str, now: float) -> dict[str, Any]:
     """Leases a shard to ``worker``. Returns the body of docs/worker-api.md. NotFound, Conflict."""
+    with engine.begin() as conn:
+        elsewhere = placing.misplaced(conn, shard_id, worker, now)
+    if elsewhere is not None:
+        raise elsewhere
     with engine.begin() as conn:
         row, token = shards.lease(conn, shard_id, worker=worker, now=now, lease_s=settings.lease_s)
         run_job.started(conn, settings, row.dispatch_id, now)

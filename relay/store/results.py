@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from relay.store.schema import result
+from relay.store.schema import result, shard
 from selector.model import Mode, Outcome, Side, TestId, VariantResult
 
 
@@ -42,10 +42,15 @@ def done_keys(conn: Connection, shard_id: str) -> list[str]:
     return [f"{test.rpartition('::')[0]}::{variant}" for test, variant in rows]
 
 
-def of_side(conn: Connection, dispatch_id: str, side: Side) -> Iterator[VariantResult]:
-    """All results of one side of a run, as the verify stage takes them."""
+def of_side(
+    conn: Connection, dispatch_id: str, side: Side, labs: Mapping[str, str] | None = None
+) -> Iterator[VariantResult]:
+    """All results of one side of a run, as the verify stage takes them. ``labs``: worker -> lab."""
     rows = conn.execute(
-        select(result).where(result.c.dispatch_id == dispatch_id, result.c.side == side.value).order_by(result.c.id)
+        select(result, shard.c.worker)
+        .join(shard, shard.c.id == result.c.shard_id)
+        .where(result.c.dispatch_id == dispatch_id, result.c.side == side.value)
+        .order_by(result.c.id)
     )
     for row in rows:
         yield VariantResult(
@@ -62,6 +67,9 @@ def of_side(conn: Connection, dispatch_id: str, side: Side) -> Iterator[VariantR
             message=row.message,
             log_tail=row.log_tail,
             reason=row.reason,
+            attempt=row.attempt,
+            worker=row.worker or "",
+            lab=(labs or {}).get(row.worker or "", ""),
         )
 
 

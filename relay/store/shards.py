@@ -24,9 +24,10 @@ def add(
     conn: Connection, *, dispatch_id: str, side: str, queue: str, specs: Sequence[dict[str, Any]], now: float
 ) -> list[str]:
     """Inserts the shards of one side of a dispatch, due at once. ``specs`` carry ``est_seconds`` besides the wire's
-    keys. Returns their ids in order."""
+    keys. Further ones follow those that the side has. Returns their ids in order."""
     rows = []
-    for index, spec in enumerate(specs):
+    there = select(func.count()).select_from(shard).where(shard.c.dispatch_id == dispatch_id, shard.c.side == side)
+    for index, spec in enumerate(specs, conn.execute(there).scalar_one() if specs else 0):
         wire = {k: v for k, v in spec.items() if k != "est_seconds"}
         rows.append(
             {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from sqlalchemy import Connection, case, func, select
 
@@ -19,7 +19,7 @@ from relay.store.views_parts import (
     plain_all,
     shards_of,
 )
-from selector.model import Outcome, Side, Stage
+from selector.model import FailureKind, Outcome, Side, Stage
 
 PER_PAGE = 25
 MAX_PER_PAGE = 200
@@ -28,7 +28,7 @@ LOG_SHOWN = 8000
 VARIANTS_OF_CAUSE = 20
 ROWS_OF_LIST = 100
 
-KIND_ORDER = ("regression", "unconfirmed", "pre-existing", "infrastructure")
+KIND_ORDER = get_args(FailureKind)
 
 
 def live(conn: Connection, id: str, *, base_url: str) -> dict[str, Any]:

@@ -32,6 +32,11 @@ def alive(conn: Connection, device: str, now: float) -> Sequence[Row[Any]]:
     ).all()
 
 
+def named(conn: Connection, names: set[str]) -> Sequence[Row[Any]]:
+    """The workers of these names that said hello at any time."""
+    return conn.execute(select(worker).where(worker.c.name.in_(names))).all()
+
+
 def opdb_digest(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
 

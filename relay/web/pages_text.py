@@ -54,6 +54,10 @@ CHIPS: dict[str, tuple[str, str, str]] = {
     "unconfirmed": ("warn", "?", "unconfirmed"),
     "pre-existing": ("mute", "–", "pre-existing"),
     "infrastructure": ("warn", "!", "infrastructure"),
+    "conflict": ("warn", "?", "labs disagree"),
+    "device-limit": ("warn", "!", "limit of the device"),
+    "flaky": ("mute", "–", "flaky"),
+    "broken-on-trunk": ("mute", "–", "broken on trunk"),
 }
 
 

@@ -17,6 +17,7 @@ OPTIONS = {
     "name": ("RELAY_WORKER_NAME", "name the relay knows this worker by"),
     "device": ("RELAY_WORKER_DEVICE", "device it emulates (default spyre)"),
     "queue": ("RELAY_WORKER_QUEUE", "queue it takes shards from (default shards.<device>)"),
+    "lab": ("RELAY_WORKER_LAB", "lab it stands in, where there are several"),
     "trust": ("RELAY_WORKER_TRUST", "strict: no untrusted code where the sandbox is incomplete (default lenient)"),
     "dir": ("RELAY_WORKER_DIR", "folder for trees and the op database"),
 }

@@ -26,6 +26,8 @@ class WorkerConfig:
     queue: str = "shards.spyre"
     broker_url: str = field(default="", repr=False)
     folder: Path = Path(".relay-worker")
+    lab: str = ""
+    """the lab it stands in: results of labs that disagree are told apart by it"""
     trust: str = "lenient"
     """``strict``: code of untrusted authors is refused where this machine's sandbox is incomplete."""
     give_up_s: float = 120.0
@@ -34,7 +36,8 @@ class WorkerConfig:
 
 def from_environment(env: Mapping[str, str] | None = None) -> WorkerConfig:
     """Reads ``RELAY_URL``, ``RELAY_WORKER_KEY``, ``RELAY_BROKER_URL`` and, where given, ``RELAY_WORKER_NAME``,
-    ``RELAY_WORKER_DEVICE``, ``RELAY_WORKER_QUEUE``, ``RELAY_WORKER_DIR``, ``RELAY_WORKER_TRUST``.
+    ``RELAY_WORKER_DEVICE``, ``RELAY_WORKER_QUEUE``, ``RELAY_WORKER_DIR``, ``RELAY_WORKER_LAB``,
+    ``RELAY_WORKER_TRUST``.
     Raises SettingsError naming what is missing.
     """
     env = os.environ if env is None else env
@@ -58,6 +61,7 @@ def from_environment(env: Mapping[str, str] | None = None) -> WorkerConfig:
         device=device,
         queue=env.get("RELAY_WORKER_QUEUE", "") or f"shards.{device}",
         broker_url=values["RELAY_BROKER_URL"],
+        lab=env.get("RELAY_WORKER_LAB", "").strip(),
         trust=trust,
         folder=Path(env.get("RELAY_WORKER_DIR", "") or Path(tempfile.gettempdir()) / f"relay-worker-{os.getuid()}"),
     )

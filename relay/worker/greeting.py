@@ -61,7 +61,12 @@ def hello(config: WorkerConfig) -> dict[str, Any]:
         "queue": config.queue,
         "torch": torch,
         "runtimes": ["tests-only", "overlay"],
-        "info": {"python": platform.python_version(), "host": platform.node(), "cpus": os.cpu_count() or 1},
+        "info": {
+            "python": platform.python_version(),
+            "host": platform.node(),
+            "cpus": os.cpu_count() or 1,
+            **({"lab": config.lab} if config.lab else {}),
+        },
         "opdb_digest": hashlib.sha256(text.encode()).hexdigest(),
     }
     with Client(config.url, config.key) as client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
 import threading
@@ -13,11 +14,13 @@ from factories import make_run, result_line
 from sqlalchemy import func, select, update
 
 from relay.demo.upstream import build
+from relay.errors import Conflict
 from relay.services import concluding, leasing, selecting
 from relay.settings import Settings
 from relay.store import due, workers
 from relay.store.db import reading
 from relay.store.schema import decision, dispatch, job, plan, shard
+from selector.verify.flakes import RULE
 
 CONFIGS = Path(__file__).resolve().parents[2] / "test_configs" / "spyre"
 HELLO = {"name": "w", "device": "spyre", "queue": "shards.spyre", "torch": "2.13.0", "runtimes": [], "info": {}}
@@ -227,6 +230,17 @@ def test_failures_are_compared_with_the_base_before_the_verdict(engine, settings
     assert [(s["commit"], s["variants"]) for s in base] == [(upstream.base_sha, [key])]
     take_all(engine, settings, {broken: f"{method}_spyre_float32"}, outcome="passed")
     concluding.conclude(engine, settings, run_id, time.time())
+    assert run_of(engine, run_id).state == "confirming", "it is run again on both sides before anybody is blamed"
+    with reading(engine) as conn:
+        again = conn.execute(select(shard.c.side, shard.c.spec).where(shard.c.side.like("%again"))).all()
+    asked = {row.side: (row.spec["commit"], row.spec["variants"], row.spec["repeat"]) for row in again}
+    assert asked == {
+        "again": (upstream.head_sha, [key], RULE.first),
+        "base-again": (upstream.base_sha, [key], RULE.first),
+    }
+    for side, outcome in (("again", "failed"), ("base-again", "passed")):
+        take_all(engine, settings, {broken: f"{method}_spyre_float32"}, side=side, outcome=outcome, message="Error: no")
+    concluding.conclude(engine, settings, run_id, time.time())
     run = run_of(engine, run_id)
     assert (run.state, run.conclusion, run.code) == ("completed", "failure", "verify-regression")
     assert [c["key"] for c in run.verdict["causes"]] == [key]
@@ -251,17 +265,102 @@ def test_failures_of_one_class_in_several_shards_all_run_on_the_base(engine, set
     )
 
 
-def take_all(engine, settings, variants, **over):
+def test_a_verdict_that_kills_its_process_again_and_again_ends_the_run(engine, settings, run_id, monkeypatch):
+    """No exception is seen then: the process is gone."""
+    greet(engine)
+    selecting.select_dispatch(engine, settings, run_id)
+    take_all(engine, settings, {})
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_args):
+        raise Killed
+
+    monkeypatch.setattr(concluding, "_conclude", killed)
+    tries, now = 0, time.time()
+    while run_of(engine, run_id).state == "verifying":
+        assert tries <= concluding.MAX_TRIES, "it is bounded"
+        tries += 1
+        with contextlib.suppress(Killed):
+            concluding.conclude(engine, settings, run_id, now)
+        concluding.conclude(engine, settings, run_id, now)  # another message, while the first may be at work: nothing
+        now += concluding.CLAIM_S + 1
+    assert tries == concluding.MAX_TRIES + 1
+    run = run_of(engine, run_id)
+    assert (run.state, run.conclusion, run.code, run.due_at) == ("failed", "neutral", "conclude-failed", None)
+    assert "5 processes that looked at its results ended" in run.summary
+
+
+def test_a_shard_that_a_worker_cannot_run_goes_to_another_worker_once(engine, settings, run_id):
+    greet(engine)
+    greet(engine, name="other")
+    selecting.select_dispatch(engine, settings, run_id)
+    with reading(engine) as conn:
+        first = conn.execute(select(shard.c.id)).scalars().all()
+    for id in first:
+        token = leasing.take(engine, settings, id, "w", time.time())["token"]
+        leasing.complete(
+            engine, settings, id, token, status="failed", error="no space left", report={}, now=time.time()
+        )
+    concluding.conclude(engine, settings, run_id, time.time())
+    assert run_of(engine, run_id).state == "confirming"
+    with reading(engine) as conn:
+        again = conn.execute(select(shard.c.id).where(shard.c.state == "queued")).scalars().all()
+    assert len(again) == len(first)
+    with pytest.raises(Conflict, match="another worker"):
+        leasing.take(engine, settings, again[0], "w", time.time())
+    take_all(engine, settings, {}, by="other")
+    concluding.conclude(engine, settings, run_id, time.time())
+    run = run_of(engine, run_id)
+    assert run.code != "verify-infrastructure"
+    assert run.verdict["counts"]["passed"] > 0
+
+
+def test_results_of_the_base_that_another_run_left_are_not_run_again(engine, settings, upstream):
+    greet(engine)
+    runs = [
+        make_run(
+            engine,
+            state="selecting",
+            due_at=time.time(),
+            base_sha=upstream.base_sha,
+            head_sha=upstream.head_sha,
+            base_ref=ref,
+            compare_sha=None,
+            pr_number=number,
+        )
+        for number, ref in ((1, "gh/somebody/7/base"), (2, "main"), (3, "main"))
+    ]
+    broken = sorted(upstream.expect.regressions)[0]
+    variants = {broken: f"{broken.rpartition('::')[2]}_spyre_float32"}
+    asked = []
+    for run in runs:
+        selecting.select_dispatch(engine, settings, run)
+        take_all(engine, settings, variants, outcome="failed", message="Error: no")
+        concluding.conclude(engine, settings, run, time.time())
+        with reading(engine) as conn:
+            asked.append(conn.execute(select(shard.c.side).where(shard.c.dispatch_id == run)).scalars().all())
+        take_all(engine, settings, variants, outcome="passed")
+    assert "base" in asked[0]
+    assert "base" in asked[1], "a stacked change's base is nobody's trunk"
+    assert "base" not in asked[2]
+    assert "base-again" in asked[2]
+
+
+def take_all(engine, settings, variants, side=None, by="w", **over):
     """Plays the worker: leases what is queued, reports one variant for each of ``variants`` (test -> method)."""
     done = []
+    wanted = shard.c.state == "queued" if side is None else (shard.c.state == "queued") & (shard.c.side == side)
     with reading(engine) as conn:
-        queued = conn.execute(select(shard.c.id, shard.c.spec).where(shard.c.state == "queued")).all()
+        queued = conn.execute(select(shard.c.id, shard.c.spec).where(wanted)).all()
     for row in queued:
-        token = leasing.take(engine, settings, row.id, "w", time.time())["token"]
+        token = leasing.take(engine, settings, row.id, by, time.time())["token"]
         lines = []
         for test in row.spec["tests"]:
             if test in variants:
-                lines.append(result_line(variants[test], test=test, **over))
+                repeats = row.spec.get("repeat", 1)
+                lines += [result_line(variants[test], test=test, attempt=i, **over) for i in range(repeats)]
                 done.append(test)
             elif row.spec["variants"] is None:
                 lines.append(result_line(f"{test.rpartition('::')[2]}_spyre_float32", test=test))
