@@ -94,6 +94,11 @@ dispatch = Table(
     Column("summary", Text),  # verdict's one sentence
     Column("verdict", JSON),  # selector.model.Verdict as a map, for workers
     Column("error", Text),
+    Column("check_run_id", String(64)),  # of the check that waits for the first report (level 4), once created
+    Column("shows", Integer, nullable=False, default=0),  # how often the label turned its check runs on or off
+    Column("provenance", JSON),  # what the verdict was made of (relay.domain.provenance)
+    Column("pin", JSON),  # Depends-On: {repo, number, sha} or {repo, number, problem}
+    Column("rerun_of", String(32)),  # the run whose plan this one runs again
     UniqueConstraint("delivery_id", "downstream_key"),
     Index("ix_dispatch_due", "due_at"),
     Index("ix_dispatch_pr", "upstream", "pr_number"),
@@ -123,6 +128,7 @@ job = Table(
     Column("artifact_url", Text),
     Column("presumed", Boolean, nullable=False, default=False),  # the end is ours, for want of a report
     Column("triage", JSON),  # the downstream's own triage_verdict, validated
+    Column("source", JSON),  # from its token: sha, ref, workflow of the downstream's run
     Column("version", Integer, nullable=False, default=0),
     UniqueConstraint("dispatch_id", "workflow", "name", "run_id", "attempt"),
 )
@@ -290,11 +296,87 @@ outbox = Table(
     Column("last_error", Text),
     Column("response", JSON),
     Column("created_at", Float, nullable=False),
+    Column("asked_at", Float),  # when a person asked for it again; None: created_at
     Column("sent_at", Float),
     Index("ix_outbox_due", "due_at"),
     Index("ix_outbox_stream", "stream", "id"),
     Index("ix_outbox_state", "state", "kind"),
     Index("ix_outbox_dispatch", "dispatch_id"),
+)
+
+circuit = Table(
+    "circuit",
+    metadata,
+    Column("key", String(255), primary_key=True),  # an owner or owner/repo, case folded
+    Column("code", String(64)),  # why nothing is sent there (relay.domain.circuit); None: it is open for traffic
+    Column("reason", Text),
+    Column("until", Float, nullable=False, default=0.0),  # then one effect may try
+    Column("failures", Integer, nullable=False, default=0),  # tries in a row that ended so
+    Column("changed_at", Float, nullable=False),
+    Column("window_at", Float, nullable=False, default=0.0),  # the minute that `used` counts
+    Column("used", Integer, nullable=False, default=0),
+)
+
+streak = Table(
+    "streak",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("upstream", String(255), nullable=False),
+    Column("pr_number", Integer, nullable=False),
+    Column("downstream_key", String(255), nullable=False),
+    Column("failures", Integer, nullable=False),  # commits in a row
+    Column("version", Integer, nullable=False),  # grows with every change of the comment
+    Column("dispatch_id", String(32), ForeignKey("dispatch.id"), nullable=False),  # the newest that counts
+    Column("comment_id", String(64)),
+    Column("began_at", Float, nullable=False),
+    Column("ended_at", Float),
+    Index("ix_streak_pr", "upstream", "pr_number", "downstream_key"),
+)
+
+level_proposal = Table(
+    "level_proposal",
+    metadata,
+    Column("downstream_key", String(255), primary_key=True),
+    Column("downstream", String(255), nullable=False),
+    Column("level", String(2), nullable=False),  # that it has
+    Column("proposed", String(2)),  # None: no proposal stands
+    Column("reason", Text),
+    Column("below_since", Float),  # below what its level asks for, without a break
+    Column("above_since", Float),
+    Column("measured", JSON, nullable=False),  # relay.domain.readiness.Readiness as a map
+    Column("updated_at", Float, nullable=False),
+)
+
+hud_row = Table(
+    "hud_row",
+    metadata,
+    Column("key", String(1024), primary_key=True),  # repo/delivery/workflow/job/check run: the dashboard's own
+    Column("repo", String(255), nullable=False),
+    Column("repo_key", String(255), nullable=False),  # case folded
+    Column("level", String(2)),
+    Column("event", String(64)),
+    Column("delivery_id", String(64), nullable=False),
+    Column("upstream", String(255)),
+    Column("pr_number", Integer),
+    Column("head_sha", String(40)),
+    Column("workflow", Text, nullable=False),
+    Column("job", Text, nullable=False),
+    Column("run_id", String(64)),
+    Column("attempt", Integer, nullable=False, default=1),
+    Column("check_run_id", String(64), nullable=False),
+    Column("status", String(16), nullable=False),  # never goes back
+    Column("conclusion", String(32)),
+    Column("queue_s", Float),
+    Column("execution_s", Float),
+    Column("url", Text),
+    Column("artifact_url", Text),
+    Column("results", JSON),
+    Column("body", JSON, nullable=False),  # the reported workflow, fields of every report together
+    Column("created_at", Float, nullable=False),
+    Column("updated_at", Float, nullable=False),
+    Index("ix_hud_row_repo", "repo_key", "created_at"),
+    Index("ix_hud_row_pr", "upstream", "pr_number"),
+    Index("ix_hud_row_sha", "head_sha"),
 )
 
 worker = Table(
@@ -392,7 +474,7 @@ rerun = Table(
     Column("run_id", String(64), nullable=False),  # the downstream's
     Column("scope", String(8), nullable=False),  # failed, all: which of the run's jobs
     Column("requested_by", String(255)),
-    Column("state", String(16), nullable=False),  # waiting
+    Column("state", String(16), nullable=False),  # waiting, asked, refused
     Column("due_at", Float),
     Column("created_at", Float, nullable=False),
     UniqueConstraint("delivery_id", "dispatch_id", "run_id"),

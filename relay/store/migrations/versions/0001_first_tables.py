@@ -107,6 +107,11 @@ def upgrade() -> None:
         sa.Column("summary", sa.Text(), nullable=True),
         sa.Column("verdict", sa.JSON(), nullable=True),
         sa.Column("error", sa.Text(), nullable=True),
+        sa.Column("check_run_id", sa.String(length=64), nullable=True),
+        sa.Column("shows", sa.Integer(), nullable=False),
+        sa.Column("provenance", sa.JSON(), nullable=True),
+        sa.Column("pin", sa.JSON(), nullable=True),
+        sa.Column("rerun_of", sa.String(length=32), nullable=True),
         sa.ForeignKeyConstraint(["delivery_id"], ["delivery.id"], name=op.f("fk_dispatch_delivery_id_delivery")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_dispatch")),
         sa.UniqueConstraint("delivery_id", "downstream_key", name=op.f("uq_dispatch_delivery_id")),
@@ -157,6 +162,7 @@ def upgrade() -> None:
         sa.Column("artifact_url", sa.Text(), nullable=True),
         sa.Column("presumed", sa.Boolean(), nullable=False),
         sa.Column("triage", sa.JSON(), nullable=True),
+        sa.Column("source", sa.JSON(), nullable=True),
         sa.Column("version", sa.Integer(), nullable=False),
         sa.ForeignKeyConstraint(["dispatch_id"], ["dispatch.id"], name=op.f("fk_job_dispatch_id_dispatch")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_job")),
@@ -227,6 +233,7 @@ def upgrade() -> None:
         sa.Column("last_error", sa.Text(), nullable=True),
         sa.Column("response", sa.JSON(), nullable=True),
         sa.Column("created_at", sa.Float(), nullable=False),
+        sa.Column("asked_at", sa.Float(), nullable=True),
         sa.Column("sent_at", sa.Float(), nullable=True),
         sa.ForeignKeyConstraint(["dispatch_id"], ["dispatch.id"], name=op.f("fk_outbox_dispatch_id_dispatch")),
         sa.ForeignKeyConstraint(["job_id"], ["job.id"], name=op.f("fk_outbox_job_id_job")),
@@ -419,11 +426,99 @@ def upgrade() -> None:
     with op.batch_alter_table("bisection", schema=None) as batch_op:
         batch_op.create_index("ix_bisection_state", ["state"], unique=False)
 
+    op.create_table(
+        "circuit",
+        sa.Column("key", sa.String(length=255), nullable=False),
+        sa.Column("code", sa.String(length=64), nullable=True),
+        sa.Column("reason", sa.Text(), nullable=True),
+        sa.Column("until", sa.Float(), nullable=False),
+        sa.Column("failures", sa.Integer(), nullable=False),
+        sa.Column("changed_at", sa.Float(), nullable=False),
+        sa.Column("window_at", sa.Float(), nullable=False),
+        sa.Column("used", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("key", name=op.f("pk_circuit")),
+    )
+    op.create_table(
+        "streak",
+        sa.Column("id", sa.String(length=32), nullable=False),
+        sa.Column("upstream", sa.String(length=255), nullable=False),
+        sa.Column("pr_number", sa.Integer(), nullable=False),
+        sa.Column("downstream_key", sa.String(length=255), nullable=False),
+        sa.Column("failures", sa.Integer(), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("dispatch_id", sa.String(length=32), nullable=False),
+        sa.Column("comment_id", sa.String(length=64), nullable=True),
+        sa.Column("began_at", sa.Float(), nullable=False),
+        sa.Column("ended_at", sa.Float(), nullable=True),
+        sa.ForeignKeyConstraint(["dispatch_id"], ["dispatch.id"], name=op.f("fk_streak_dispatch_id_dispatch")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_streak")),
+    )
+    with op.batch_alter_table("streak", schema=None) as batch_op:
+        batch_op.create_index("ix_streak_pr", ["upstream", "pr_number", "downstream_key"], unique=False)
+
+    op.create_table(
+        "level_proposal",
+        sa.Column("downstream_key", sa.String(length=255), nullable=False),
+        sa.Column("downstream", sa.String(length=255), nullable=False),
+        sa.Column("level", sa.String(length=2), nullable=False),
+        sa.Column("proposed", sa.String(length=2), nullable=True),
+        sa.Column("reason", sa.Text(), nullable=True),
+        sa.Column("below_since", sa.Float(), nullable=True),
+        sa.Column("above_since", sa.Float(), nullable=True),
+        sa.Column("measured", sa.JSON(), nullable=False),
+        sa.Column("updated_at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("downstream_key", name=op.f("pk_level_proposal")),
+    )
+    op.create_table(
+        "hud_row",
+        sa.Column("key", sa.String(length=1024), nullable=False),
+        sa.Column("repo", sa.String(length=255), nullable=False),
+        sa.Column("repo_key", sa.String(length=255), nullable=False),
+        sa.Column("level", sa.String(length=2), nullable=True),
+        sa.Column("event", sa.String(length=64), nullable=True),
+        sa.Column("delivery_id", sa.String(length=64), nullable=False),
+        sa.Column("upstream", sa.String(length=255), nullable=True),
+        sa.Column("pr_number", sa.Integer(), nullable=True),
+        sa.Column("head_sha", sa.String(length=40), nullable=True),
+        sa.Column("workflow", sa.Text(), nullable=False),
+        sa.Column("job", sa.Text(), nullable=False),
+        sa.Column("run_id", sa.String(length=64), nullable=True),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("check_run_id", sa.String(length=64), nullable=False),
+        sa.Column("status", sa.String(length=16), nullable=False),
+        sa.Column("conclusion", sa.String(length=32), nullable=True),
+        sa.Column("queue_s", sa.Float(), nullable=True),
+        sa.Column("execution_s", sa.Float(), nullable=True),
+        sa.Column("url", sa.Text(), nullable=True),
+        sa.Column("artifact_url", sa.Text(), nullable=True),
+        sa.Column("results", sa.JSON(), nullable=True),
+        sa.Column("body", sa.JSON(), nullable=False),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.Column("updated_at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("key", name=op.f("pk_hud_row")),
+    )
+    with op.batch_alter_table("hud_row", schema=None) as batch_op:
+        batch_op.create_index("ix_hud_row_pr", ["upstream", "pr_number"], unique=False)
+        batch_op.create_index("ix_hud_row_repo", ["repo_key", "created_at"], unique=False)
+        batch_op.create_index("ix_hud_row_sha", ["head_sha"], unique=False)
+
     # ### end Alembic commands ###
 
 
 def downgrade() -> None:
     # ### commands auto generated by Alembic - please adjust! ###
+    with op.batch_alter_table("hud_row", schema=None) as batch_op:
+        batch_op.drop_index("ix_hud_row_sha")
+        batch_op.drop_index("ix_hud_row_repo")
+        batch_op.drop_index("ix_hud_row_pr")
+
+    op.drop_table("hud_row")
+    op.drop_table("level_proposal")
+    with op.batch_alter_table("streak", schema=None) as batch_op:
+        batch_op.drop_index("ix_streak_pr")
+
+    op.drop_table("streak")
+    op.drop_table("circuit")
     for table, index in (
         ("bisection", "ix_bisection_state"),
         ("proposal", "ix_proposal_state"),
