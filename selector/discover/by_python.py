@@ -83,18 +83,24 @@ def test_file(change: PythonChange, renamed: dict[TestId, TestId], findings: Fin
     before, after = _tests(change.old), _tests(change.new)
     old_path = change.file.old_path or change.path
     came_from = set(renamed.values())
-    for test, _, found in findings.inventory.tests(change.path):
+    for test, known in findings.inventory.known(change.path).items():
+        if known.how != "written":
+            continue
+        found = known.method
         at = (test.cls, test.method)
         key = f"{test.cls}.{test.method}"
         if test in renamed:
-            fact = Evidence("renamed-test", f"was {renamed[test]}", change.path, found.line, key)
-            findings.add(test, "renamed-test", fact)
+            code, text = "renamed-test", f"was {renamed[test]}"
         elif at not in before:
-            fact = Evidence("new-test", f"{key} is new in this change", change.path, found.line, key)
-            findings.add(test, "new-test", fact)
+            code, text = "new-test", f"{key} is new in this change"
         elif before[at] != after.get(at):
-            fact = Evidence("edited-test", f"{key} itself is edited", change.path, found.line, key)
-            findings.add(test, "edited-test", fact)
+            code, text = "edited-test", f"{key} itself is edited"
+        else:
+            continue
+        findings.add(test, code, Evidence(code, text, change.path, found.line, key))
+        for other in findings.inventory.derived(change.path, key):
+            fact = Evidence(code, f"runs {key} of {change.path}: {text}", change.path, found.line, key)
+            findings.add(other, code, fact)
     for cls, name in sorted(before.keys() - after.keys()):
         gone = TestId(old_path, cls, name)
         if gone not in came_from:
@@ -201,8 +207,8 @@ def _by_import(
             if not name and one.local == "torch":
                 continue  # `import torch.x.y` binds torch: use is seen by name
             reach = findings.inventory.reach(path)
-            for test, cls, found in findings.inventory.tests(path):
-                keys = reach.test(cls.name, found.name)
+            for test in findings.inventory.known(path):
+                keys = next(keys for at, keys in findings.inventory.reached(test) if at == path)
                 if name != "*" and one.local not in keys:
                     continue
                 used = touched & reach.names(keys) if name in ("", "*") else {name}
@@ -268,10 +274,8 @@ def _by_name(change: PythonChange, touched: set[str], findings: Findings) -> set
         here = wanted & record.mentions if path.startswith(TESTS) else set()
         if not here:
             continue
-        reach = findings.inventory.reach(path)
-        for test, cls, one in findings.inventory.tests(path):
-            keys = reach.test(cls.name, one.name)
-            attrs = {a for key in keys for a in record.symbols[key].attrs}
+        for test in findings.inventory.known(path):
+            attrs = {a for symbol in findings.inventory.symbols(test) for a in symbol.attrs}
             for name in sorted(here & attrs):
                 found[name].append(test)
     for name, tests in found.items():

@@ -35,7 +35,7 @@ _TABLE: tuple[tuple[str, FileKind], ...] = (
     ),
     (r"^test/.*\.py$", FileKind.TEST),
     (r"^test/", FileKind.TEST_DATA),
-    (r"^torch/(testing/.*|.*/test_case)\.py$", FileKind.TESTLIB),
+    (r"^torch/(testing/.*|.*/test_case|.*/testing)\.py$", FileKind.TESTLIB),
     (r"^torch/_refs/.*\.py$", FileKind.REFERENCE),
     (r"^torch/_decomp/.*\.py$", FileKind.DECOMPOSITION),
     (r"^torch/.*\.py$", FileKind.TORCH),

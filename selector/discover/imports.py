@@ -14,7 +14,7 @@ _TESTLIB = "torch/testing/"
 def is_testlib(path: str) -> bool:
     """Whether a file is part of what upstream's tests share: its test library, and the base classes beside it."""
     return path.endswith(".py") and (
-        path.startswith(_TESTLIB) or (path.startswith("torch/") and path.endswith("/test_case.py"))
+        path.startswith(_TESTLIB) or (path.startswith("torch/") and path.endswith(("/test_case.py", "/testing.py")))
     )
 
 

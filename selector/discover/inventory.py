@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gc
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 from selector.discover.cache import InventoryCache
+from selector.discover.family import Family, Place
 from selector.discover.imports import TESTS, importers, is_testlib
+from selector.discover.made import Maker, Pattern
 from selector.discover.parse import MAX_BYTES, parse
 from selector.discover.parser_process import parse_many
 from selector.discover.reach import Reach
@@ -18,6 +22,7 @@ from selector.discover.records import (
     FileRecord,
     Import,
     MethodRecord,
+    Symbol,
     from_bytes,
     to_bytes,
     unreadable,
@@ -29,6 +34,17 @@ _PARALLEL_FROM = 2_000_000
 """bytes of source from which starting processes (0.2 s) pays"""
 
 
+class Known(NamedTuple):
+    """A test of the inventory. ``origin`` is where its method is written: for inherited tests and for those that code
+    makes another class, or another file, than its id says. ``how``: written, inherited, made."""
+
+    id: TestId
+    cls: ClassRecord
+    method: MethodRecord
+    origin: Place
+    how: Literal["written", "inherited", "made"]
+
+
 @dataclass
 class Inventory:
     """The records of one tree's test files and of the shared test library, by path."""
@@ -38,6 +54,12 @@ class Inventory:
     """path -> content id"""
     _reaches: dict[str, Reach] = field(default_factory=dict, repr=False)
     _importers: dict[str, list[tuple[str, Import, str]]] = field(default_factory=dict, repr=False)
+    _tests: dict[str, dict[TestId, Known]] = field(default_factory=dict, repr=False)
+    _derived: dict[Place, list[TestId]] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self.family = Family(self.files)
+        self.maker = Maker(self.family)
 
     def reach(self, path: str) -> Reach:
         if path not in self._reaches:
@@ -51,28 +73,103 @@ class Inventory:
         return self._importers[path]
 
     def tests(self, path: str | None = None) -> Iterator[tuple[TestId, ClassRecord, MethodRecord]]:
-        """Every test (of one file), in order of path, class and place."""
-        for at in sorted(self.files) if path is None else [path] if path in self.files else []:
-            if at.startswith(TESTS):
-                for cls in self.files[at].classes.values():
-                    for test in cls.tests:
-                        yield TestId(at, cls.name, test.name), cls, test
+        """Every test (of one file), in order of path: those that are written, in order of class and place, then those
+        that classes inherit, then those that code makes."""
+        for at in sorted(self.files) if path is None else [path]:
+            for known in self.known(at).values():
+                yield known[:3]
+
+    def known(self, path: str) -> Mapping[TestId, Known]:
+        """The tests of one file, by id."""
+        found = self._tests.get(path)
+        if found is None:
+            found = self._tests[path] = {}
+            for one in self._collect(path):
+                found.setdefault(one.id, one)
+        return found
+
+    def _collect(self, path: str) -> Iterator[Known]:
+        if not path.startswith(TESTS) or path not in self.files:
+            return
+        classes = [cls for cls in self.files[path].classes.values() if not cls.nested]
+        for cls in classes:
+            for test in cls.tests:
+                origin = Place(path, f"{cls.name}.{test.name}")
+                yield Known(TestId(path, cls.name, test.name), cls, test, origin, "written")
+        for cls in classes:
+            for method, origin in self.family.inherited(Place(path, cls.name)) if cls.bases else ():
+                at = method if origin.path == path else method._replace(line=cls.line)
+                yield Known(TestId(path, cls.name, method.name), cls, at, origin, "inherited")
+        for cls, method, origin in self.maker.made(path).tests:
+            yield Known(TestId(path, cls.name, method.name), cls, method, origin, "made")
+
+    def patterns(self) -> Iterator[tuple[str, Pattern]]:
+        """(path, tests that code makes under names that only running it tells)."""
+        for path in sorted(self.files):
+            if path.startswith(TESTS):
+                yield from ((path, one) for one in self.maker.made(path).patterns)
 
     def find(self, test: TestId) -> tuple[ClassRecord, MethodRecord] | None:
         """The class and the method of a test, None if there is no such test here."""
-        record = self.files.get(test.file)
-        cls = record.classes.get(test.cls) if record is not None else None
-        if cls is None:
-            return None
-        for found in cls.tests:
-            if found.name == test.method:
-                return cls, found
-        return None
+        known = self.known(test.file).get(test)
+        return known[1:3] if known is not None else None
+
+    def derived(self, path: str, key: str) -> list[TestId]:
+        """Tests of other classes or files that run the method written at ``key`` (``Class.test_x``) of ``path``."""
+        if self._derived is None:
+            self._derived = defaultdict(list)
+            for at in sorted(self.files):
+                for known in self.known(at).values():
+                    if known.how != "written":
+                        self._derived[known.origin].append(known.id)
+        return self._derived.get(Place(path, key), [])
+
+    def reached(self, test: TestId) -> list[tuple[str, frozenset[str]]]:
+        """(file, symbols of it) that the test reaches in its own file and in the one where its method is written."""
+        known = self.known(test.file).get(test)
+        if known is None:
+            return []
+        origin = known.origin
+        if origin.path == test.file and known.how != "made":
+            return [(test.file, self.reach(test.file).test(test.cls, test.method))]
+        cls, _, method = origin.key.rpartition(".")
+        theirs = self.reach(origin.path).test(cls, method) if cls else self.reach(origin.path).symbol(origin.key)
+        symbols = self.files[origin.path].symbols
+        selfs = frozenset(name for key in theirs if key in symbols for name in symbols[key].selfs)
+        mine = self.reach(test.file).test(test.cls, test.method, selfs)
+        if origin.path == test.file:
+            return [(test.file, mine | theirs)]
+        return [(test.file, mine), (origin.path, theirs)]
+
+    def symbols(self, test: TestId) -> Iterator[Symbol]:
+        """Every symbol that the test reaches in those files."""
+        for path, keys in self.reached(test):
+            table = self.files[path].symbols
+            yield from (table[key] for key in keys if key in table)
+
+    def mentions(self, test: TestId) -> frozenset[str]:
+        """Everything that the files of ``reached`` mention: a quick test before ``symbols``."""
+        known = self.known(test.file).get(test)
+        if known is None or known.origin.path == test.file:
+            return self.files[test.file].mentions
+        return self.files[test.file].mentions | self.files[known.origin.path].mentions
+
+    def words(self, test: TestId) -> frozenset[str]:
+        """Every name and attribute that the test reaches."""
+        found: set[str] = set()
+        for symbol in self.symbols(test):
+            found.update(symbol.refs, symbol.attrs, symbol.selfs)
+        return frozenset(found)
+
+    def device_literals(self, test: TestId) -> frozenset[str]:
+        """Devices that strings in reach of the test name (``cuda``, ``cpu``)."""
+        return frozenset(word for symbol in self.symbols(test) for word in symbol.literals)
 
     @property
     def count(self) -> int:
-        """How many test methods there are."""
-        return sum(record.tests for path, record in self.files.items() if path.startswith(TESTS))
+        """How many test methods are written in classes of modules; inherited and made tests do not count again."""
+        classes = (c for p, record in self.files.items() if p.startswith(TESTS) for c in record.classes.values())
+        return sum(len(cls.tests) for cls in classes if not cls.nested)
 
     def problems(self) -> list[tuple[str, str]]:
         """(path, reason) of the files that could not be read."""

@@ -27,22 +27,18 @@ class Names:
     """What a piece of code mentions.
 
     ``loads``: plain names; ``selfs``: attributes of ``self``, ``cls`` and ``super()``; ``attrs``: attributes of
-    anything else; ``literals``: strings that name a device (``cuda``, ``cuda:0``).
+    anything else; ``literals``: strings that name a device (``cuda``, ``cuda:0``). ``inner``: how many test methods the
+    classes in it have.
     """
 
-    __slots__ = ("attrs", "literals", "loads", "selfs")
+    __slots__ = ("attrs", "inner", "literals", "loads", "selfs")
 
     def __init__(self) -> None:
         self.loads: set[str] = set()
         self.selfs: set[str] = set()
         self.attrs: set[str] = set()
         self.literals: set[str] = set()
-
-    def update(self, other: Names) -> None:
-        self.loads |= other.loads
-        self.selfs |= other.selfs
-        self.attrs |= other.attrs
-        self.literals |= other.literals
+        self.inner = 0
 
 
 def digest(parts: Iterable[str]) -> str:
@@ -69,6 +65,11 @@ def body_without_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Cl
     if isinstance(first, ast.Constant) and isinstance(first.value, str):
         return body[1:] or [ast.Pass()]
     return body
+
+
+def tests_in(cls: ast.ClassDef) -> int:
+    """How many test methods are written directly in a class."""
+    return sum(isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef) and n.name.startswith("test") for n in cls.body)
 
 
 def is_super_call(node: ast.AST) -> bool:
@@ -107,6 +108,8 @@ def _walk(node: ast.AST, out: list[str], names: Names) -> None:
         func = node.func  # type: ignore[attr-defined]
         if getattr(func, "attr", getattr(func, "id", "")) in _DEVICE_CALLS:
             _literal(node.args[0], names)  # type: ignore[attr-defined]
+    elif cls is ast.ClassDef:
+        names.inner += tests_in(node)  # type: ignore[arg-type]
     tag, fields = _FIELDS[cls]
     out.append(tag)
     for field in fields:

@@ -132,7 +132,7 @@ class OpIndex:
         every = [target for group in words.values() for target in group]
         wanted = frozenset(words)
         called: dict[str, list[tuple[TestId, int, str, float]]] = defaultdict(list)
-        for test, cls, found in inventory.tests():
+        for test, _, found in inventory.tests():
             if found.ops is not None:
                 source = " + ".join(found.ops.lists) or "its own list"
                 for target in every:
@@ -142,11 +142,9 @@ class OpIndex:
                 continue
             for word in sorted(wanted & _parts(found.name)):
                 called[word].append((test, found.line, "is named after it", 0.9))
-            record = inventory.files[test.file]
-            mentioned = wanted & record.mentions
+            mentioned = wanted & inventory.mentions(test)
             if mentioned:
-                keys = inventory.reach(test.file).test(cls.name, found.name)
-                used = {attr for key in keys for attr in record.symbols[key].attrs}
+                used = {attr for symbol in inventory.symbols(test) for attr in symbol.attrs}
                 for word in sorted(mentioned & used):
                     called[word].append((test, found.line, "calls it", 0.8))
         for word, hits in called.items():

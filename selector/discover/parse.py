@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from selector.discover import literals
-from selector.discover.normal import Names, body_without_docstring, digest, fingerprint
+from selector.discover import literals, programs
+from selector.discover.classes import PARAMETRIZED, Function, class_record
+from selector.discover.normal import Names, body_without_docstring, digest, fingerprint, tests_in
 from selector.discover.records import (
     MODULE,
     UNKNOWN,
-    ClassRecord,
-    DbUse,
-    Decorator,
     FileRecord,
     Import,
     Instantiation,
-    MethodRecord,
     Symbol,
     SymbolKind,
     mentions,
@@ -28,12 +26,11 @@ from selector.discover.records import (
 MAX_BYTES = 8_000_000
 """a larger file is not parsed: upstream's largest source has 1.4 MB"""
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 Loops = dict[str, list[str]]
 """variable of a surrounding ``for`` -> the names it runs over"""
-_MAX_FACTOR = 100_000
 _DEVICE = "instantiate_device_type_tests"
-_PARAMETRIZED = "instantiate_parametrized_tests"
+_MAKES = re.compile(rb"\bsetattr\(|\b(?:globals|locals|vars)\(\)\[|\btype\(|^ +class \w*[Tt]est", re.MULTILINE)
+"""text without which no function of a file can make tests"""
 _SOFT = frozenset({"skips", "decorators"})
 _FIXTURES = frozenset({"setUp", "tearDown", "setUpClass", "tearDownClass", "__init__", "run", "_callSetUp"})
 
@@ -46,7 +43,7 @@ def parse(source: bytes) -> FileRecord:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes in upstream's strings are not ours to report
             tree = ast.parse(source)
-        return _File(tree).record()
+        return _File(tree, makes=_MAKES.search(source) is not None).record()
     except SyntaxError as exc:
         # covers wrong encodings too: the compiler decodes by the file's own coding line
         return unreadable(f"line {exc.lineno or 1}: {exc.msg}")
@@ -57,7 +54,9 @@ def parse(source: bytes) -> FileRecord:
 
 
 class _File:
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, tree: ast.Module, *, makes: bool) -> None:
+        self.body, self.makes = tree.body, makes
+        self.tests = 0
         self.definitions: dict[str, list[ast.stmt]] = defaultdict(list)
         self.imports: list[Import] = []
         self.import_nodes: dict[str, list[ast.AST]] = defaultdict(list)
@@ -95,7 +94,7 @@ class _File:
         elif isinstance(node, ast.Import | ast.ImportFrom):
             self.imported(node)
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            if literals.dotted(node.value.func).rpartition(".")[2] in (_DEVICE, _PARAMETRIZED):
+            if literals.dotted(node.value.func).rpartition(".")[2] in (_DEVICE, PARAMETRIZED):
                 calls.append((node.value, loops))
             else:
                 self.loose.append(node)
@@ -123,7 +122,7 @@ class _File:
             return
         names = loops.get(target.id, [target.id])
         for name in names:
-            if literals.dotted(call.func).endswith(_PARAMETRIZED):
+            if literals.dotted(call.func).endswith(PARAMETRIZED):
                 self.parametrized.add(name)
             else:
                 limits = {k.arg: self.devices(k.value) for k in call.keywords if k.arg in ("only_for", "except_for")}
@@ -154,14 +153,51 @@ class _File:
             entries, rest = self.entries(name, statements)
             symbols.update(entries)
             nodes = [*self.import_nodes.get(name, []), *rest]
-            symbols[name] = self.symbol(name, kind, nodes, *_span(statements))
+            found = self.symbol(name, kind, nodes, *_span(statements))
+            symbols[name] = found._replace(shell=_shell(s for s in statements if isinstance(s, Function)))
+        nested: dict[str, ast.ClassDef] = {}
         for name, cls in self.classes.items():
-            symbols.update(self.class_symbols(name, cls, symbols.get(name)))
+            symbols.update(self.class_symbols(name, cls, symbols.get(name), nested))
         if self.loose:
             symbols[MODULE] = self.symbol(MODULE, "module", self.loose, *_span(self.loose))
         bound = tuple(self.imports)
-        classes = {name: self.class_record(name, cls) for name, cls in self.classes.items()}
-        return FileRecord("", bound, symbols, classes, mentions(symbols, bound))
+        made = self.made_by_code()
+        nested |= self.made_classes(made)
+        classes = {
+            name: class_record(
+                name, cls, self.scope, tuple(self.instantiated.get(name, ())), parametrized=name in self.parametrized
+            )
+            for name, cls in (self.classes | nested).items()
+        }
+        return FileRecord("", bound, symbols, classes, mentions(symbols, bound), made, self.tests)
+
+    def made_by_code(self) -> dict[str, programs.Node]:
+        """What makes tests when it runs; nothing where no function does and the module hands no class to one."""
+        found: dict[str, programs.Node] = {}
+        for name, statements in self.definitions.items() if self.makes else ():
+            last = statements[-1]
+            program = programs.of_function(last) if isinstance(last, Function) else None
+            if program is not None:
+                found[name] = program
+        module = programs.of_module(self.body, frozenset(self.classes), frozenset(found))
+        if module:
+            for name in programs.called(module) & self.definitions.keys() - found.keys():
+                last = self.definitions[name][-1]
+                program = programs.of_function(last, handing_on=True) if isinstance(last, Function) else None
+                if program is not None:
+                    found[name] = program
+        return {**found, programs.MODULE_PROGRAM: module} if module else found
+
+    def made_classes(self, made: dict[str, programs.Node]) -> dict[str, ast.ClassDef]:
+        """Classes with tests that such a function defines; their code is a part of the function's symbol."""
+        return {
+            f"{name}.<locals>.{inner.name}": inner
+            for name in made
+            if name in self.definitions
+            for inner in ast.walk(self.definitions[name][-1])
+            if isinstance(inner, ast.ClassDef)
+            and any(isinstance(one, Function) and one.name.startswith("test") for one in inner.body)
+        }
 
     def symbol(
         self, key: str, kind: SymbolKind, nodes: Iterable[ast.AST], line: int, end: int, own: str | None = None
@@ -171,6 +207,7 @@ class _File:
         return self.finish(key, kind, line, end, hashed, names)
 
     def finish(self, key: str, kind: SymbolKind, line: int, end: int, own: str, names: Names, soft: str = "") -> Symbol:
+        self.tests += names.inner
         refs = sorted((names.loads & self.names) - {key})
         return Symbol(
             key,
@@ -220,98 +257,38 @@ class _File:
         line, end = info.lineno, info.end_lineno or info.lineno
         return self.finish(f"{name}[{label}]", "entry", line, end, own, names, soft)
 
-    def class_symbols(self, name: str, cls: ast.ClassDef, twice: Symbol | None) -> dict[str, Symbol]:
+    def class_symbols(
+        self, name: str, cls: ast.ClassDef, twice: Symbol | None, nested: dict[str, ast.ClassDef]
+    ) -> dict[str, Symbol]:
+        """The class's frame and its methods; classes inside of it are added to ``nested`` and get symbols of their own
+        where they hold tests."""
         symbols: dict[str, Symbol] = {}
+        inside: list[str] = []
+        self.tests += tests_in(cls) if twice is None else 0  # the symbol of both has counted them
         frame: list[ast.AST] = [*cls.decorator_list, *cls.bases, *cls.keywords, *self.instantiated_by.get(name, [])]
         methods: dict[str, list[Function]] = defaultdict(list)
         for statement in body_without_docstring(cls):
             if isinstance(statement, Function) and statement.name not in _FIXTURES:
                 methods[statement.name].append(statement)
+            elif isinstance(statement, ast.ClassDef) and _has_tests(statement):
+                key = f"{name}.{statement.name}"
+                nested[key] = statement
+                inside.append(key)
+                symbols |= self.class_symbols(key, statement, None, nested)
             else:
                 frame.append(statement)
         if twice is None:
-            symbols[name] = self.symbol(name, "class", frame, cls.lineno, cls.end_lineno or cls.lineno)
+            one = self.symbol(name, "class", frame, cls.lineno, cls.end_lineno or cls.lineno)
+            shell = fingerprint(cls.decorator_list) if cls.decorator_list else ""
+            symbols[name] = one._replace(refs=tuple(sorted({*one.refs, *inside})), shell=shell)
         for method, nodes in methods.items():
             key = f"{name}.{method}"
             # the name is the key, not part of the hash: a renamed test is found by its hash
             names = Names()
             own = digest([fingerprint(_without_name(node), names) for node in nodes])
-            symbols[key] = self.finish(key, "method", *_span(nodes), own, names)
+            method_symbol = self.finish(key, "method", *_span(nodes), own, names)
+            symbols[key] = method_symbol._replace(shell=_shell(nodes))
         return symbols
-
-    # ------------------------------------------------------------------------------------------------------ classes
-
-    def class_record(self, name: str, cls: ast.ClassDef) -> ClassRecord:
-        decorators = tuple(self.decorator(d, self.scope) for d in cls.decorator_list)
-        scope = self.class_scope(cls)
-        hardware = ""
-        tests: dict[str, MethodRecord] = {}
-        for statement in cls.body:
-            if isinstance(statement, Function) and statement.name.startswith("test"):
-                tests[statement.name] = self.test(statement, scope)
-            elif isinstance(statement, ast.Assign) and literals.dotted(statement.targets[0]) == "hw_classification":
-                hardware = literals.dotted(statement.value).rpartition(".")[2] or UNKNOWN
-        parametrized = name in self.parametrized or any(d.name == _PARAMETRIZED for d in decorators)
-        bases = tuple(literals.dotted(b) or UNKNOWN for b in cls.bases)
-        made = tuple(self.instantiated.get(name, ()))
-        return ClassRecord(name, cls.lineno, bases, decorators, tuple(tests.values()), made, parametrized, hardware)
-
-    def class_scope(self, cls: ast.ClassDef) -> literals.Scope:
-        """The module's names, and those that the class gives a value once (an op list made for its tests)."""
-        own: dict[str, list[ast.expr]] = defaultdict(list)
-        for statement in cls.body:
-            if isinstance(statement, ast.Assign):
-                for target in statement.targets:
-                    if isinstance(target, ast.Name):
-                        own[target.id].append(statement.value)
-        return {**self.scope, **{name: values[0] for name, values in own.items() if len(values) == 1}}
-
-    def test(self, node: Function, scope: literals.Scope) -> MethodRecord:
-        ops: DbUse | None = None
-        modules: DbUse | None = None
-        dtypes: tuple[str, ...] | None = None
-        factor = 1
-        for decorator in node.decorator_list:
-            if not isinstance(decorator, ast.Call):
-                continue
-            name = literals.dotted(decorator.func).rpartition(".")[2]
-            if name in ("ops", "modules", "optims"):
-                use = literals.database_use(decorator, scope)
-                if name == "ops":
-                    ops = use
-                else:
-                    modules = use
-            elif name == "dtypes":
-                dtypes = literals.dtype_names(decorator.args, scope)
-            elif name in ("parametrize", "subtest"):
-                factor = min(factor * _choices(decorator), _MAX_FACTOR)
-            elif isinstance(decorator.func, ast.Name) and decorator.func.id in scope:
-                # an alias made by functools.partial(ops, ...)
-                bound = scope[decorator.func.id]
-                if isinstance(bound, ast.Call) and bound.args and literals.dotted(bound.args[0]) == "ops":
-                    merged = ast.Call(
-                        bound.args[0], [*bound.args[1:], *decorator.args], decorator.keywords + bound.keywords
-                    )
-                    ops = literals.database_use(ast.copy_location(merged, decorator), scope)
-        arguments = tuple(a.arg for a in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs])
-        decorators = tuple(self.decorator(d, scope) for d in node.decorator_list)
-        return MethodRecord(node.name, node.lineno, arguments[1:], decorators, ops, modules, dtypes, factor)
-
-    def decorator(self, node: ast.expr, scope: literals.Scope) -> Decorator:
-        if not isinstance(node, ast.Call):
-            return Decorator(literals.dotted(node).rpartition(".")[2] or UNKNOWN, node.lineno)
-        name = literals.dotted(node.func).rpartition(".")[2] or UNKNOWN
-        args = [_short(a, scope) for a in node.args]
-        args += [f"{k.arg}={_short(k.value, scope)}" for k in node.keywords if k.arg]
-        names: set[str] = set()
-        if not name.endswith("ops"):
-            for part in [*node.args, *(k.value for k in node.keywords)]:
-                for inner in ast.walk(part):
-                    if isinstance(inner, ast.Name):
-                        names.add(inner.id)
-                    elif isinstance(inner, ast.Attribute):
-                        names.add(inner.attr)
-        return Decorator(name, node.lineno, tuple(args), tuple(sorted(names)))
 
 
 def _top(body: list[ast.stmt], loops: Loops) -> Iterator[tuple[ast.stmt, Loops]]:
@@ -350,7 +327,7 @@ def _top(body: list[ast.stmt], loops: Loops) -> Iterator[tuple[ast.stmt, Loops]]
 def _instantiates(node: ast.stmt) -> bool:
     if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
         return False
-    return literals.dotted(node.value.func).rpartition(".")[2] in (_DEVICE, _PARAMETRIZED)
+    return literals.dotted(node.value.func).rpartition(".")[2] in (_DEVICE, PARAMETRIZED)
 
 
 def _is_main(node: ast.If) -> bool:
@@ -372,28 +349,21 @@ def _without_name(node: Function) -> list[ast.AST]:
     return [*node.decorator_list, node.args, *returns, *body_without_docstring(node)]
 
 
+def _has_tests(cls: ast.ClassDef) -> bool:
+    return any(
+        (isinstance(one, Function) and one.name.startswith("test"))
+        or (isinstance(one, ast.ClassDef) and _has_tests(one))
+        for one in cls.body
+    )
+
+
+def _shell(nodes: Iterable[Function]) -> str:
+    """The hash of decorators alone; '' where there are none."""
+    decorators = [d for node in nodes for d in node.decorator_list]
+    return fingerprint(decorators) if decorators else ""
+
+
 def _span(nodes: Iterable[ast.AST]) -> tuple[int, int]:
     lines = [getattr(n, "lineno", 0) for n in nodes]
     ends = [getattr(n, "end_lineno", 0) or 0 for n in nodes]
     return min(lines, default=0), max(ends, default=0)
-
-
-def _choices(call: ast.Call) -> int:
-    if len(call.args) > 1:
-        values = call.args[1]
-        if isinstance(values, ast.List | ast.Tuple):
-            return max(1, len(values.elts))
-        return 2  # made elsewhere: at least as many as are worth a parametrisation
-    return 1
-
-
-def _short(node: ast.expr, scope: literals.Scope) -> str:
-    if isinstance(node, ast.Constant):
-        return str(node.value)[:80]
-    name = literals.dotted(node)
-    if name and name not in scope:
-        return name
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not) and literals.dotted(node.operand):
-        return f"not {literals.dotted(node.operand)}"
-    found = literals.strings(node, scope)
-    return ",".join(found)[:80] if found is not None else UNKNOWN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 
 from selector.discover.normal import digest
@@ -19,12 +20,12 @@ class Reach:
         self._methods: dict[str, list[str]] = {}
         for key, symbol in record.symbols.items():
             if symbol.kind == "method":
-                cls, _, method = key.partition(".")
+                cls, _, method = key.rpartition(".")
                 self._methods.setdefault(cls, []).append(method)
         self._chains: dict[str, tuple[str, ...]] = {}
         self._edges: dict[Node, tuple[Node, ...]] = {}
         self._back: dict[str, set[str]] | None = None
-        self._tests: dict[tuple[str, str], frozenset[str]] = {}
+        self._tests: dict[tuple[str, str, frozenset[str]], frozenset[str]] = {}
 
     def chain(self, cls: str) -> tuple[str, ...]:
         """The class and its bases as far as they are written in this file, nearest first."""
@@ -45,13 +46,26 @@ class Reach:
         bases = [b for c in self.chain(cls) for b in self.record.classes[c].bases]
         return tuple(dict.fromkeys(b for b in bases if b not in self.record.classes))
 
-    def test(self, cls: str, method: str) -> frozenset[str]:
-        """Keys of every symbol that the test reaches, its own among them."""
-        at = (cls, method)
+    def test(self, cls: str, method: str, also: frozenset[str] = frozenset()) -> frozenset[str]:
+        """Keys of every symbol that the test reaches here, its own among them.
+
+        ``also``: methods of its class that are called from elsewhere, by the part of it that another file holds.
+        """
+        at = (cls, method, also)
         if at not in self._tests:
-            start = [(f"{cls}.{method}", cls), *((c, cls) for c in self.chain(cls)), (MODULE, "")]
+            chain = self.chain(cls)
+            start: list[Node] = [*((c, cls) for c in chain), (MODULE, "")]
+            for name in (method, *sorted(also)):
+                above = (f"{c}.{name}" for c in chain if f"{c}.{name}" in self.record.symbols)
+                start.extend((key, cls) for key in itertools.islice(above, 1))  # the nearest one hides the others
+            if ".<locals>." in cls:
+                start.append((cls.partition(".<locals>.")[0], ""))
             self._tests[at] = frozenset(key for key, _ in self._closure(start))
         return self._tests[at]
+
+    def symbol(self, key: str) -> frozenset[str]:
+        """Keys of every symbol that a function (or the module's loose code) reaches here, its own among them."""
+        return frozenset(found for found, _ in self._closure([(key, "")]))
 
     def own(self, cls: str, method: str) -> str:
         """The hash of the test method alone, without its name."""
@@ -96,7 +110,7 @@ class Reach:
                 whole.add(key)
                 todo.extend((user, "") for user in back.get(key, ()))
                 if self.record.symbols[key].kind == "method":
-                    cls, _, name = key.partition(".")
+                    cls, _, name = key.rpartition(".")
                     if name.startswith("__"):
                         todo.append((cls, ""))  # hooks that the language calls
                     elif not name.startswith("test"):
@@ -108,7 +122,7 @@ class Reach:
         if self._back is None:
             self._back = {}
             for key, symbol in self.record.symbols.items():
-                cls = key.partition(".")[0] if symbol.kind in ("method", "class") else ""
+                cls = key.rpartition(".")[0] if symbol.kind == "method" else key if symbol.kind == "class" else ""
                 for target, _ in self._targets((key, cls)):
                     self._back.setdefault(target, set()).add(key)
         return self._back

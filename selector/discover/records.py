@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 # Part of every cache key: change it when a record or the hash changes its meaning. Syntax trees differ by interpreter.
-FORMAT = f"inv3-py{sys.version_info[0]}.{sys.version_info[1]}"
+FORMAT = f"inv4-py{sys.version_info[0]}.{sys.version_info[1]}"
 
 MODULE = "<module>"
 """the symbol of a file's loose statements (loops that make tests, calls); every test of the file reaches it"""
@@ -71,7 +73,9 @@ class Instantiation(NamedTuple):
 
 
 class ClassRecord(NamedTuple):
-    """A module-level class. ``bases`` are dotted names; ``hardware`` is the ``hw_classification`` it declares."""
+    """A class of a module, of another class (``Outer.Inner``) or of a function that makes tests
+    (``make.<locals>.TestX``). ``bases`` are dotted names; ``hardware`` is the ``hw_classification`` it declares;
+    ``hides``: inherited tests that it sets to something else (``test_x = None``)."""
 
     name: str
     line: int
@@ -81,6 +85,12 @@ class ClassRecord(NamedTuple):
     instantiated: tuple[Instantiation, ...]
     parametrized: bool
     hardware: str
+    hides: tuple[str, ...] = ()
+
+    @property
+    def nested(self) -> bool:
+        """Whether it lies in another class or in a function: no runner collects it by itself."""
+        return "." in self.name
 
 
 class Symbol(NamedTuple):
@@ -89,7 +99,8 @@ class Symbol(NamedTuple):
     ``key``: ``name``, ``Class``, ``Class.method`` or ``list[entry]``; a class's own symbol holds its frame (bases,
     decorators, attributes, ``setUp``). ``refs``: module names it mentions; ``selfs``: attributes of ``self``;
     ``attrs``: attributes of anything else; ``literals``: devices named by strings. ``soft``: for an entry of an op
-    database the hash with its skips and decorators, which ``own`` leaves out.
+    database the hash with its skips and decorators, which ``own`` leaves out. ``shell``: the hash of its decorators
+    alone, which are a part of ``own`` too.
     """
 
     key: str
@@ -102,6 +113,7 @@ class Symbol(NamedTuple):
     attrs: tuple[str, ...]
     literals: tuple[str, ...]
     soft: str = ""
+    shell: str = ""
 
 
 class Import(NamedTuple):
@@ -123,10 +135,10 @@ class FileRecord(NamedTuple):
     classes: dict[str, ClassRecord]
     mentions: frozenset[str] = frozenset()
     """every name, attribute and imported module of the file: a quick test before its symbols are looked at"""
-
-    @property
-    def tests(self) -> int:
-        return sum(len(c.tests) for c in self.classes.values())
+    programs: Mapping[str, list[Any]] = MappingProxyType({})
+    """what makes tests when it runs: a function's program by its name, the module's own by ``""``; see ``programs``"""
+    tests: int = 0
+    """test methods written in it, those of classes inside of classes and functions included"""
 
 
 EMPTY = FileRecord("", (), {}, {})
@@ -143,6 +155,8 @@ def to_bytes(record: FileRecord) -> bytes:
         record.imports,
         list(record.symbols.values()),
         list(record.classes.values()),
+        dict(record.programs),
+        record.tests,
     ]
     return json.dumps(rows, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
@@ -150,10 +164,11 @@ def to_bytes(record: FileRecord) -> bytes:
 def from_bytes(data: bytes) -> FileRecord:
     """The reverse of ``to_bytes``. Raises ValueError for anything else (a damaged cache entry)."""
     try:
-        problem, imports, symbols, classes = json.loads(data.decode("utf-8", "surrogatepass"))
+        problem, imports, symbols, classes, programs, tests = json.loads(data.decode("utf-8", "surrogatepass"))
         table = {row[0]: _symbol(row) for row in symbols}
         bound = tuple(Import(*row) for row in imports)
-        return FileRecord(problem, bound, table, {row[0]: _class(row) for row in classes}, mentions(table, bound))
+        made = {row[0]: _class(row) for row in classes}
+        return FileRecord(problem, bound, table, made, mentions(table, bound), dict(programs), tests)
     except (TypeError, LookupError, AttributeError, UnicodeDecodeError) as exc:
         raise ValueError(f"not an inventory record: {exc}") from exc
 
@@ -169,12 +184,12 @@ def mentions(symbols: dict[str, Symbol], imports: tuple[Import, ...]) -> frozens
 
 
 def _symbol(row: list[Any]) -> Symbol:
-    key, kind, line, end, own, refs, selfs, attrs, literals, soft = row
-    return Symbol(key, kind, line, end, own, tuple(refs), tuple(selfs), tuple(attrs), tuple(literals), soft)
+    key, kind, line, end, own, refs, selfs, attrs, literals, soft, shell = row
+    return Symbol(key, kind, line, end, own, tuple(refs), tuple(selfs), tuple(attrs), tuple(literals), soft, shell)
 
 
 def _class(row: list[Any]) -> ClassRecord:
-    name, line, bases, decorators, tests, instantiated, parametrized, hardware = row
+    name, line, bases, decorators, tests, instantiated, parametrized, hardware, hides = row
     return ClassRecord(
         name,
         line,
@@ -184,6 +199,7 @@ def _class(row: list[Any]) -> ClassRecord:
         tuple(Instantiation(i[0], _optional(i[1]), _optional(i[2])) for i in instantiated),
         parametrized,
         hardware,
+        tuple(hides),
     )
 
 

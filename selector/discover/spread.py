@@ -69,14 +69,20 @@ class Spreader:
         whole = {key for key, methods in changed.items() if not methods}
         part = {key: methods for key, methods in changed.items() if methods}
         reach = self.inventory.reach(path)
-        for test, cls, found in self.inventory.tests(path):
-            keys = reach.test(cls.name, found.name)
+        for test, known in self.inventory.known(path).items():
+            keys = next(keys for at, keys in self.inventory.reached(test) if at == path)
             hit = sorted(keys & whole, key=lambda key: (key not in start, key))
             if not hit and part:
                 mentioned = reach.names(keys)
                 hit = sorted(key for key, methods in part.items() if key in keys and methods & mentioned)
             if hit or "*" in whole:
-                yield Reached(test, found.line, hit[0] if hit else "*")
+                through = hit[0] if hit else "*"
+                yield Reached(test, known.method.line, through)
+                if known.how == "written":
+                    # whoever runs this method elsewhere reaches what it reaches
+                    for other in self.inventory.derived(path, known.origin.key):
+                        if other.file != path:
+                            yield Reached(other, known.method.line, through)
 
     def _arrive(self, importer: str, bound: Import, name: str, changed: Changed) -> Changed:
         """What changes in the importing file: local name -> methods."""

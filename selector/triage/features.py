@@ -1,40 +1,28 @@
-"""Parts of torch that a test uses, told by the names in its reach: a table."""
+"""What a test uses, as triage asks it: the inventory's features, and whether it means a device by a variable."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from selector.discover.features import by_folder, by_words
+
 if TYPE_CHECKING:
     from selector.triage.subject import Subject
 
-# feature -> names of which any one shows it
-WORDS: dict[str, frozenset[str]] = {
-    name: frozenset(signs)
-    for name, signs in {
-        "distributed": ("distributed", "dist", "c10d", "ProcessGroup", "FSDP", "DTensor", "DistributedDataParallel"),
-        "inductor": ("_inductor", "inductor", "run_and_get_code", "GPU_TYPE"),
-        "dynamo": ("_dynamo", "torchdynamo", "compile"),
-        "autograd": ("gradcheck", "gradgradcheck", "backward", "autograd", "requires_grad", "requires_grad_"),
-        "sparse": ("sparse_coo_tensor", "sparse_csr_tensor", "to_sparse", "sparse_csr", "sparse_coo", "is_sparse"),
-        "quantized": ("quantize_per_tensor", "quantize_per_channel", "quantized", "quint8", "qint8", "dequantize"),
-        "profiler": ("profiler", "profile", "record_function", "kineto"),
-        "pin_memory": ("pin_memory", "is_pinned"),
-        "streams": ("Stream", "Event", "current_stream"),
-    }.items()
-}
-_CUDA = frozenset({"cuda", "cudnn", "is_cuda", "TEST_CUDA", "TEST_MULTIGPU", "TEST_CUDNN", "CUDAGraph", "HAS_CUDA"})
 _DEVICE = frozenset(
-    {"GPU_TYPE", "HAS_GPU", "device_type", "accelerator", "privateuse1", "PrivateUse1", "DEVICE_TYPE", "get_devtype"}
-    | {"requires_gpu", "requires_accelerator", "TEST_PRIVATEUSE1", "TEST_ACCELERATOR", "_get_privateuse1_backend_name"}
+    {"device_type", "accelerator", "privateuse1", "PrivateUse1", "DEVICE_TYPE", "get_devtype"}
+    | {"requires_accelerator", "TEST_PRIVATEUSE1", "TEST_ACCELERATOR", "_get_privateuse1_backend_name"}
 )
+GPU = frozenset({"GPU_TYPE", "GPU_TYPES", "HAS_GPU", "HAS_GPU_AND_TRITON", "requires_gpu", "requires_gpu_and_triton"})
+"""Upstream's own GPU types, of which a PrivateUse1 device is none: ``torch._inductor.utils.GPU_TYPES``."""
 
 
 def features_of(subject: Subject) -> frozenset[str]:
-    """``distributed``, ``sparse``, ... and ``cuda`` (CUDA by name) and ``device`` (some device, by a variable)."""
-    words = subject.words
-    found = {name for name, signs in WORDS.items() if words & signs}
-    if words & _CUDA or "cuda" in subject.device_literals:
-        found.add("cuda")
-    if words & _DEVICE or subject.device_names & subject.device_literals:
-        found.add("device")
-    return frozenset(found)
+    """``distributed``, ``sparse``, ... and ``cuda`` (CUDA by name), ``gpu`` (one of upstream's own GPU types) and
+    ``device`` (some device, by a variable)."""
+    found = by_words(subject.words, subject.device_literals) | by_folder(subject.id.file)
+    if subject.words & GPU:
+        found = found | {"gpu"}
+    if subject.words & _DEVICE or subject.device_names & subject.device_literals:
+        return found | {"device"}
+    return found

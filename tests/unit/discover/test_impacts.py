@@ -546,6 +546,7 @@ def test_a_test_file_that_breaks_brings_the_bases_tests_and_its_importers(
         "TestPlain.test_nothing": ("unreadable-test-file",),
         "TestOther.test_more": ("helper-imported",),
         "TestFurther.test_last": ("helper-imported",),
+        "TestFurther.test_more": ("helper-imported",),  # inherited
     }
     (own,) = (i for i in found.impacts if i.test.cls == "TestPlain")
     fact = own.evidence[0]
