@@ -65,11 +65,28 @@ class MeterSnapshot:
     def __sub__(self, earlier: MeterSnapshot) -> MeterSnapshot:
         return MeterSnapshot(*(getattr(self, n) - getattr(earlier, n) for n in _FIELDS))
 
+    def moved(self) -> dict[str, int]:
+        """What a result says beside kernels and time: the counters above 0 of bytes, sticks, transfers and refusals."""
+        return {n: value for n in _MOVED if (value := getattr(self, n))}
+
     def as_dict(self) -> dict[str, int]:
         """Field names to totals."""
         return {n: getattr(self, n) for n in _FIELDS}
 
 
+_MOVED = (
+    "bytes_read",
+    "bytes_written",
+    "sticks",
+    "padding_bytes",
+    "h2d_bytes",
+    "d2h_bytes",
+    "d2d_bytes",
+    "spills",
+    "fallbacks",
+    "refused_ops",
+    "refused_dtypes",
+)
 _FIELDS = tuple(f.name for f in fields(MeterSnapshot))
 _SLOT = {name: 2 + i for i, name in enumerate(_FIELDS)}
 _FIRST, _END = 2, 2 + len(_FIELDS)

@@ -213,6 +213,7 @@ result = Table(
     Column("seconds", Float, nullable=False),
     Column("kernels", Integer),
     Column("modelled_us", Float),
+    Column("meter", JSON(none_as_null=True)),  # bytes, sticks, transfers and refusals of the device, as counted
     Column("message", Text),
     Column("log_tail", Text),
     Column("fence", Integer, nullable=False),
@@ -489,7 +490,7 @@ redelivery = Table(
     Column("event", String(64), nullable=False),
     Column("attempts", Integer, nullable=False),  # how often we asked for it
     Column("asked_at", Float, nullable=False),
-    Column("state", String(16), nullable=False),  # asked, gave-up
+    Column("state", String(16), nullable=False),  # missing, arrived, gave-up
     Column("reason", Text),
 )
 

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, case, func, select
 
 from relay.errors import BadRequest, NotFound
 from relay.store.schema import decision, dispatch, outbox, plan, result
+from relay.store.views_device import device_time
 from relay.store.views_parts import (
     BRIEF,
     CLOSED,
@@ -83,6 +84,7 @@ def run(
         **found,
         "left_out": {"total": len(left_out), "rows": left_out[:ROWS_OF_LIST]},
         "results": results(conn, id, found["outcomes"], side=side, outcome=outcome, page=page, per=per),
+        "device": device_time(conn, id, side),
         "decisions": decisions(conn, id, stage=stage, page=dpage, per=per),
     }
 
@@ -211,6 +213,7 @@ def results(
             result.c.seconds,
             result.c.kernels,
             result.c.modelled_us,
+            result.c.meter,
             result.c.message,
             tail,
         )

@@ -32,6 +32,8 @@ def environment() -> Environment:
     env.filters.update(
         duration=text.duration,
         micros=text.micros,
+        size=text.size,
+        metered=text.metered,
         stamp=text.stamp,
         iso=text.iso,
         number=text.number,

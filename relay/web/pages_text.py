@@ -99,6 +99,27 @@ def micros(us: float | None) -> str:
     return f"{us:.0f} µs" if us < 1000 else duration(us / 1e6)
 
 
+def size(count: float | None) -> str:
+    """Bytes: ``812 B``, ``1.5 KB``, ``3.2 MB``, in steps of 1,000."""
+    if count is None:
+        return "–"
+    for unit in ("B", "KB", "MB", "GB"):
+        if count < 999.5:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 9.95 else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def metered(meter: Map) -> str:
+    """What the device counted for one variant, beside kernels and time."""
+    said = []
+    for name, value in meter.items():
+        words = name.replace("_", " ")
+        said.append(f"{words.removesuffix(' bytes').removeprefix('bytes ')} {size(value)}" if "bytes" in name
+                    else f"{number(value)} {words}")  # fmt: skip
+    return ", ".join(said)
+
+
 def ago(then: float, now: float) -> str:
     seconds = max(0.0, now - then)
     if seconds < 2:

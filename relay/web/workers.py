@@ -48,6 +48,13 @@ class Take(BaseModel):
     worker: str = Field(max_length=128)
 
 
+MeterName = Literal[
+    "bytes_read", "bytes_written", "sticks", "padding_bytes", "h2d_bytes", "d2h_bytes", "d2d_bytes", "spills",
+    "fallbacks", "refused_ops", "refused_dtypes",
+]  # fmt: skip
+MeterCount = Annotated[int, Field(ge=0, le=2**53)]
+
+
 class ResultLine(BaseModel):
     """One result; the bounds keep one hostile test from filling the database."""
 
@@ -62,6 +69,7 @@ class ResultLine(BaseModel):
     seconds: float = Field(ge=0, le=86400)
     kernels: int | None = Field(None, ge=0, le=2**53)
     modelled_us: float | None = Field(None, ge=0, le=1e15)
+    meter: dict[MeterName, MeterCount] | None = None
     message: str | None = Field(None, max_length=8192)
     log_tail: str | None = Field(None, max_length=16384)
     attempt: int = Field(0, ge=0, le=100)

@@ -20,6 +20,8 @@ KILL_S = 5.0
 """Seconds in which a host must end a child it is told to end."""
 MOST_KERNELS = 2_000_000
 """Kernels a second that the emulated device cannot reach by an order of magnitude."""
+MOST_COUNTED = 2**53
+"""Above it no counter of a variant is told: JSON could not hold it."""
 LOOK_S = 0.1
 """Seconds between two looks at a child's memory."""
 
@@ -196,14 +198,16 @@ class Batch:
         if not 0 <= spent.kernels <= most or not 0 <= spent.modelled_ns <= most * 1e9:
             # the test process counts; this one can only see that no device was that fast
             self.implausible.append(row.key)
-            counted: tuple[int | None, float | None] = None, None
+            counted: tuple[int | None, float | None, dict[str, int] | None] = None, None, None
         else:
-            counted = spent.kernels, round(spent.modelled_us, 3)
+            moved = {name: value for name, value in spent.moved().items() if 0 < value <= MOST_COUNTED}
+            counted = spent.kernels, round(spent.modelled_us, 3), moved
         self._result(
             row,
             outcome,
             kernels=counted[0],
             modelled_us=counted[1],
+            meter=counted[2],
             **values,
         )
         self._position += 1

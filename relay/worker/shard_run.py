@@ -280,6 +280,7 @@ class Runner:
                 "seconds": 0.0,
                 "kernels": None,
                 "modelled_us": None,
+                "meter": None,
                 "message": None,
                 "log_tail": None,
                 **({"attempt": self._attempt} if self._attempt else {}),

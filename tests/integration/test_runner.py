@@ -266,6 +266,8 @@ def test_kernels_are_counted(trouble: Any) -> None:
     lines, report = trouble
     assert lines["test_adds_spyre_float32"]["kernels"] > 0
     assert lines["test_adds_spyre_float32"]["modelled_us"] > 0
+    counted = lines["test_adds_spyre_float32"]["meter"]
+    assert counted["sticks"] * 128 == counted["bytes_read"] + counted["bytes_written"] > 0
     assert lines["test_never_engages_spyre"]["kernels"] == 0
     assert lines["test_host_only"]["kernels"] == 0
     assert report["meter"]["kernels"] == sum(line["kernels"] or 0 for line in lines.values())

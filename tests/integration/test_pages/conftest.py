@@ -125,6 +125,10 @@ class World:
         ]  # fmt: skip
         self.put(result, *rows)
 
+    def unmetered(self, dispatch_id: str) -> None:
+        with self.engine.begin() as conn:
+            conn.execute(update(result).where(result.c.dispatch_id == dispatch_id).values(modelled_us=None))
+
     def decision(self, dispatch_id: str, stage: str, subject: str, verdict: str, code: str, reason: str) -> None:
         evidence = [
             {"kind": "op", "detail": "the change edits the reference of logit", "path": "torch/_refs/__init__.py",

@@ -186,6 +186,45 @@ def test_run_says_the_verdict_first_then_the_reasons(client: Any, world: Any) ->
     assert "never shown" not in client.get(f"/run/{id}.json").text
 
 
+def test_device_time_is_summed_shared_out_and_called_an_estimate(client: Any, world: Any) -> None:
+    id, shards = world.running()
+    world.unmetered(id)  # only what follows was metered
+    meter = {"bytes_read": 3_000_000_000, "bytes_written": 1000, "sticks": 8, "h2d_bytes": 40, "d2h_bytes": 2}
+    world.results(id, shards[1], LOGIT, "passed", 2, op="mm", kernels=5, modelled_us=300.0, meter=meter)
+    for n in range(14):
+        world.results(id, shards[1], LOGIT, "passed", 1, op=f"op{n:02}", kernels=1, modelled_us=10.0)
+    world.results(id, shards[1], LOGIT, "passed", 1, op=None, kernels=3, modelled_us=60.0)
+    world.results(id, shards[1], LOGIT, "passed", 1, op="quiet", kernels=0, modelled_us=0.0)
+    world.results(id, shards[1], LOGIT, "passed", 1, op="mm", kernels=None, modelled_us=None)
+    world.results(id, shards[1], LOGIT, "passed", 1, op="mm", side="base", modelled_us=9e9)
+
+    device = client.get(f"/run/{id}.json").json()["device"]
+    assert (device["variants"], device["kernels"], device["modelled_us"]) == (18, 27, 800.0)
+    assert (device["bytes"], device["sticks"], device["transfer_bytes"]) == (6_000_002_000, 16, 84)
+    bars = device["by_operator"]
+    assert [(bar["what"], bar["modelled_us"]) for bar in bars[:3]] == [
+        ("mm", 600.0), (LOGIT.rpartition("::")[2], 60.0), ("op00", 10.0),
+    ]  # fmt: skip
+    assert bars[-1] == {"what": "all others", "variants": 5, "kernels": 4, "modelled_us": 40.0}
+    assert len(bars) == 13
+    assert sum(bar["modelled_us"] for bar in bars) == device["modelled_us"]
+
+    source = client.get(f"/run/{id}?per=200").text
+    text = read(client, f"/run/{id}?per=200").text
+    assert "800 µs in 27 kernels of 18 variants: 6.0 GB read and written in 16 sticks, 84 B to the device" in text
+    assert "an estimate, good for comparing" in text
+    assert 'aria-label="75.0 percent"' in source
+    assert '<rect class="bar" width="75.00" height="8"/>' in source
+    assert "device: read 3.0 GB, written 1.0 KB, 8 sticks, h2d 40 B, d2h 2 B" in text
+
+
+def test_a_run_that_was_not_metered_has_no_device_time(client: Any, world: Any) -> None:
+    id, _ = world.running()
+    world.unmetered(id)
+    assert client.get(f"/run/{id}.json").json()["device"]["by_operator"] == []
+    assert "Device time" not in re.findall(r"<h2>(.*?)</h2>", client.get(f"/run/{id}").text)
+
+
 def test_results_are_filtered_and_paged_alike_in_page_and_twin(client: Any, world: Any) -> None:
     id = world.failed_run()
     twin = client.get(f"/run/{id}.json?outcome=failed").json()["results"]

@@ -149,6 +149,14 @@ def test_snapshots_subtract_field_by_field() -> None:
     assert (later - earlier).as_dict()["kernels"] == 3
 
 
+def test_what_a_result_says_beside_kernels_and_time_is_what_the_relay_takes() -> None:
+    from relay.web.workers import MeterName
+
+    every = MeterSnapshot(**{f.name: 1 for f in fields(MeterSnapshot)})
+    assert set(every.moved()) == set(MeterName.__args__)
+    assert MeterSnapshot(kernels=3, sticks=2).moved() == {"sticks": 2}
+
+
 def test_the_documented_layout_is_the_real_one() -> None:
     page = (Path(__file__).parents[3] / "docs" / "device.md").read_text()
     documented = {

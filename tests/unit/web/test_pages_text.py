@@ -24,6 +24,20 @@ def test_durations(seconds: float | None, said: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("count", "said"),
+    [(None, "–"), (0, "0 B"), (999, "999 B"), (1500, "1.5 KB"), (31_400, "31 KB"), (9.96e6, "10 MB"), (3e9, "3.0 GB"),
+     (999_600, "1.0 MB"), (2e15, "2000.0 TB")],
+)  # fmt: skip
+def test_sizes(count: float | None, said: str) -> None:
+    assert text.size(count) == said
+
+
+def test_what_the_device_counted() -> None:
+    counted = {"bytes_read": 1500, "sticks": 12_000, "padding_bytes": 7, "refused_ops": 1}
+    assert text.metered(counted) == "read 1.5 KB, 12,000 sticks, padding 7 B, 1 refused ops"
+
+
+@pytest.mark.parametrize(
     ("then", "said"),
     [
         (100, "just now"), (105, "just now"), (58, "42 s ago"), (-1000, "18 min ago"), (-20_000, "6 h ago"),

@@ -263,6 +263,7 @@ def upgrade() -> None:
         sa.Column("seconds", sa.Float(), nullable=False),
         sa.Column("kernels", sa.Integer(), nullable=True),
         sa.Column("modelled_us", sa.Float(), nullable=True),
+        sa.Column("meter", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("message", sa.Text(), nullable=True),
         sa.Column("log_tail", sa.Text(), nullable=True),
         sa.Column("fence", sa.Integer(), nullable=False),
