@@ -102,6 +102,13 @@ class DispatchUnknown(NotFound):
     code = "dispatch-unknown"
 
 
+class CommitUnknown(RelayError):
+    """A self-report about a commit that upstream does not have on any branch that counts."""
+
+    code = "commit-unknown"
+    status = 422
+
+
 class LeaseLost(RelayError):
     """The lease ran out or was given to another worker: stop, and throw away what is not yet sent."""
 
@@ -129,10 +136,11 @@ class SettingsError(RelayError):
     code = "settings-invalid"
 
 
-class AllowlistError(RelayError):
-    """An allowlist that cannot be used, with the place (1-based line and column) where it goes wrong."""
+class DocumentError(RelayError):
+    """A document we are steered by that cannot be used, with the place (1-based line and column) where it goes
+    wrong."""
 
-    code = "allowlist-invalid"
+    code = "document-invalid"
 
     def __init__(self, source: str, line: int, column: int, problem: str, hint: str = "") -> None:
         super().__init__(f"{source}:{line}:{column}: {problem}", hint)
@@ -140,6 +148,18 @@ class AllowlistError(RelayError):
         self.line = line
         self.column = column
         self.problem = problem
+
+
+class AllowlistError(DocumentError):
+    """An allowlist that cannot be used."""
+
+    code = "allowlist-invalid"
+
+
+class ProvidersError(DocumentError):
+    """A table of CI providers that cannot be used."""
+
+    code = "providers-invalid"
 
 
 class UpstreamGone(RelayError):

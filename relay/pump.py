@@ -21,6 +21,7 @@ from redis.exceptions import RedisError
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError as DatabaseError
 
+from relay import chores
 from relay.logs import setup as setup_logs
 from relay.queue.app import make_app
 from relay.queue.names import OUTBOX, shard_queue
@@ -39,6 +40,7 @@ again. Without a bound a backlog of thousands is handed over again and again, an
 WINDOWS = {OUTBOX: 20}
 """Where a message is more work than elsewhere: effects are sent several at a time."""
 TIDY_EVERY_S = 60.0
+CHORES_END_S = 2.0
 
 
 class Pump:
@@ -163,6 +165,8 @@ def make_depth(app: Celery) -> Callable[[str], int]:
 def run(settings: Settings, stop: threading.Event) -> None:
     """Rounds every ``poll_s`` until ``stop``. A database that is busy or away for a while is waited for."""
     engine = open_engine(settings.database)
+    beside = threading.Thread(target=chores.run, args=(settings, stop), name="chores", daemon=True)
+    beside.start()
     app = make_app(settings.broker_url, (shard_queue(settings.device),))
     pump = Pump(engine, settings, make_sender(app), broker_mark(settings.broker_url), make_depth(app))
     while not stop.is_set():
@@ -172,6 +176,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
             log.warning("database does not answer", error=str(exc.orig))
             stop.wait(1.0)
         stop.wait(settings.poll_s)
+    beside.join(CHORES_END_S)
     engine.dispose()
 
 

@@ -20,19 +20,19 @@ from relay.errors import SettingsError
 class Issuer(BaseModel):
     """An OIDC token issuer whose tokens downstreams may present.
 
-    ``repository_claim`` names the claim with ``owner/repo``; ``jwks_url`` defaults to ``<issuer>/.well-known/jwks``.
+    ``provider`` names the kind of CI whose claims its tokens carry (docs/providers.md): github, buildkite, gitlab.
+    ``repository_claim``, where given, names the claim with ``owner/repo``; ``jwks_url`` is where its keys are,
+    default: where that provider has them.
     """
 
     issuer: str
+    provider: str = "github"
     jwks_url: str = ""
-    repository_claim: str = "repository"
-
-    @property
-    def keys_url(self) -> str:
-        return self.jwks_url or self.issuer.rstrip("/") + "/.well-known/jwks"
+    repository_claim: str = ""
 
 
 GITHUB_ISSUER = "https://token.actions.githubusercontent.com"
+BUILDKITE_ISSUER = "https://agent.buildkite.com"
 
 
 class Settings(BaseSettings):
@@ -53,7 +53,16 @@ class Settings(BaseSettings):
         None,
         description="Mirror upstream without its whole history and file contents; unset: for https and ssh only.",
     )
-    allowlist: str = Field("", description="Path of the allowlist YAML.")
+    allowlist: str = Field(
+        "", description="Path of the allowlist YAML, or its page on GitHub (https://github.com/o/r/blob/ref/path)."
+    )
+    providers: str = Field(
+        "", description="Path or GitHub page of the YAML that maps pipelines of other CI providers to repositories."
+    )
+    push_refs: list[str] = Field(
+        default_factory=list,
+        description="Globs of upstream refs whose pushes are told; empty: trunk, releases, v and ciflow tags.",
+    )
     device: str = Field("spyre", description="Device that this relay's own workers emulate; names their queue.")
     configs_dir: Path = Field(
         Path("test_configs/spyre"), description="Folder with capability.yaml and the reuse configs of the device."
@@ -61,6 +70,9 @@ class Settings(BaseSettings):
 
     webhook_secrets: list[SecretStr] = Field(
         default_factory=list, description="Webhook secrets; two during a rotation. Any of them may sign."
+    )
+    webhook_secrets_file: str = Field(
+        "", description="File with one more secret a line, read again when it changes: rotation without a restart."
     )
     max_body_bytes: int = Field(25 * 1024 * 1024, description="Largest webhook body that is read, in bytes.")
     worker_key: SecretStr = Field(SecretStr(""), description="Key by which emulator workers enrol and take leases.")
@@ -72,9 +84,31 @@ class Settings(BaseSettings):
     hud_bot_key: SecretStr = Field(SecretStr(""), description="Value of the x-hud-internal-bot header.")
     oidc_audience: str = Field("pytorch-cross-repo-ci-relay", description="Audience that callback tokens must name.")
     oidc_issuers: list[Issuer] = Field(
-        default_factory=lambda: [Issuer(issuer=GITHUB_ISSUER)], description="Issuers of callback tokens."
+        default_factory=lambda: [
+            Issuer(issuer=GITHUB_ISSUER),
+            Issuer(issuer=BUILDKITE_ISSUER, provider="buildkite"),
+        ],
+        description="Issuers of callback tokens.",
+    )
+    callbacks_per_minute: float = Field(
+        600.0, gt=0, description="Reports a downstream may send a minute, over time; what is refused is not counted."
+    )
+    callbacks_burst: int = Field(300, ge=1, description="Reports a downstream may send at once.")
+    self_report_refs: list[str] = Field(
+        default_factory=lambda: ["main", "nightly"],
+        description="Upstream branches that must hold the commit of a nightly or periodic self-report.",
     )
 
+    document_s: float = Field(
+        180.0, gt=0, description="Seconds between two looks at an allowlist or provider table on GitHub."
+    )
+    reconcile_s: float = Field(
+        300.0, gt=0, description="Seconds between two looks at GitHub's list of deliveries for what never arrived."
+    )
+    keep_bodies_days: float = Field(14.0, gt=0, description="Days that bodies of routed webhooks are kept.")
+    keep_ignored_days: float = Field(
+        5.0, ge=4, description="Days that ignored webhooks are remembered; GitHub can send one again for 3."
+    )
     heartbeat_s: float = Field(
         3.0, gt=0, description="Seconds between a worker's heartbeats; three missed end a lease."
     )

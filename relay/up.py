@@ -22,19 +22,24 @@ from typing import TextIO
 
 import structlog
 from redis.exceptions import RedisError
+from sqlalchemy import Engine
 
 from relay import broker
 from relay.errors import SettingsError
 from relay.procs import Child, Supervisor
 from relay.pump import broker_client
 from relay.queue.names import OUTBOX, ROUTE, SELECT, shard_queue
-from relay.services import allowlists
+from relay.services import allowlists, providers
 from relay.services.device_configs import load_device
+from relay.services.documents import fetch_now
+from relay.services.readers import make_reader
 from relay.settings import Settings
 from relay.store.db import migrate, open_engine
 
 log = structlog.get_logger(__name__)
 READY_S = 60.0
+BEHIND = 8
+"""How far all others stand behind the web process and the broker: somebody waits for its answers."""
 
 
 def check(settings: Settings, worker: bool = True) -> None:
@@ -48,7 +53,9 @@ def check(settings: Settings, worker: bool = True) -> None:
     check_port(settings)
     check_broker(settings)
     load_device(settings.configs_dir)
-    allowlists.read(settings)
+    for document in (allowlists.DOCUMENT, providers.DOCUMENT):
+        if document.place(settings) is None and (document is allowlists.DOCUMENT or document.source(settings)):
+            document.read(settings)
 
 
 def check_port(settings: Settings) -> int:
@@ -122,15 +129,25 @@ class Up:
             self.supervisor.add(
                 Child("broker", self.broker.command, os.environ, logs / "broker.log", lambda: gone.unlink(True))
             )
-        migrate(open_engine(settings.database))
+        engine = open_engine(settings.database)
+        migrate(engine)
+        self._fetch_documents(engine)
+        engine.dispose()
         python = [sys.executable, "-m"]
         self.supervisor.add(Child("web", [*python, "relay.web"], env, logs / "web.log"))
-        self.supervisor.add(Child("pump", [*python, "relay.pump"], env, logs / "pump.log"))
+        self.supervisor.add(Child("pump", [*python, "relay.pump"], env, logs / "pump.log", nice=BEHIND))
         for name, queues, concurrency in (("relay", f"{ROUTE},{OUTBOX}", 6), ("select", SELECT, 1)):
             command = [*python, "relay.queue.tasks", queues, "--concurrency", str(concurrency)]
-            self.supervisor.add(Child(name, command, env, logs / f"{name}.log"))
+            self.supervisor.add(Child(name, command, env, logs / f"{name}.log", nice=BEHIND))
         if self.worker:
             self.supervisor.add(self._worker(logs, env))
+
+    def _fetch_documents(self, engine: Engine) -> None:
+        """What is on GitHub and was never fetched is fetched now, where somebody sees what is wrong with it."""
+        reader = make_reader(self.settings)
+        for document in (allowlists.DOCUMENT, providers.DOCUMENT):
+            fetch_now(document, engine, self.settings, reader, time.time())
+        reader.close()
 
     def _worker(self, logs: Path, env: dict[str, str]) -> Child:
         """The emulator worker. It gets what a worker in another lab would get, and nothing more."""
@@ -145,7 +162,7 @@ class Up:
             "RELAY_WORKER_NAME": f"emulator-{socket.gethostname()}",
             "RELAY_WORKER_DIR": str(settings.data_dir.absolute() / "worker"),
         }
-        return Child("emulator", [sys.executable, "-m", "relay.worker"], mine, logs / "emulator.log")
+        return Child("emulator", [sys.executable, "-m", "relay.worker"], mine, logs / "emulator.log", nice=BEHIND)
 
     def _local(self) -> str:
         """The web process as this machine reaches it; an address that means all of them is none to connect to."""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -24,10 +24,14 @@ from pydantic import (
     model_validator,
 )
 
+from relay.domain.allowlist_entry import Entry
 from relay.domain.lifecycle import SEVERITY, Completion, Counts, JobReport, JobStatus
+from relay.domain.providers import Provider
+from relay.domain.refs import fits
+from relay.domain.self_reports import SELF_REPORTS, SelfReport, check
+from relay.domain.triage_verdict import judge
 from relay.errors import BadRequest, Forbidden
 
-SELF_REPORTS = ("nightly", "periodic")
 MAX_COUNT = 1_000_000_000
 MAX_ATTEMPT = 100_000
 
@@ -39,6 +43,14 @@ def _id(value: object) -> object:
 
 def _blank_is_none(value: object) -> object:
     return None if isinstance(value, str) and not value.strip() else value
+
+
+def _nothing_is_one(value: object) -> object:
+    return 1 if value is None or value == "" else value
+
+
+def _nothing_is_empty(value: object) -> object:
+    return {} if value is None else value
 
 
 def _no_control(value: str) -> str:
@@ -85,13 +97,14 @@ class Workflow(BaseModel):
     name: Name
     url: Annotated[Url | None, BeforeValidator(_blank_is_none)] = None
     run_id: Id
-    run_attempt: Annotated[int, Field(ge=1, le=MAX_ATTEMPT)] = 1
+    run_attempt: Annotated[int, Field(ge=1, le=MAX_ATTEMPT), BeforeValidator(_nothing_is_one)] = 1
     job_name: Annotated[Name | None, BeforeValidator(_blank_is_none)] = None
     check_run_id: Annotated[Id | None, BeforeValidator(_blank_is_none)] = None
     started_at: Annotated[Time | None, BeforeValidator(_blank_is_none)] = None
     completed_at: Annotated[Time | None, BeforeValidator(_blank_is_none)] = None
     test_results: TestResults | None = None
     artifact_url: Annotated[Url | None, BeforeValidator(_blank_is_none)] = None
+    triage_verdict: Any = None
 
     @model_validator(mode="after")
     def _conclusion_fits(self) -> Workflow:
@@ -106,17 +119,24 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="ignore")
     event_type: Annotated[str, StringConstraints(max_length=64), AfterValidator(_no_control)] = "pull_request"
     delivery_id: Annotated[str, StringConstraints(min_length=1, max_length=64), AfterValidator(_no_control)]
-    payload: dict[str, Any] = Field(default_factory=dict)
+    payload: Annotated[dict[str, Any], BeforeValidator(_nothing_is_empty)] = Field(default_factory=dict)
     workflow: Workflow
 
 
 @dataclass(frozen=True, slots=True)
 class Callback:
-    """A report that was understood. ``job_name`` falls back to the workflow's name where none was given."""
+    """A report that was understood. ``job_name`` falls back to the workflow's name where none was given.
+
+    ``self_report``: it is about a commit, not about a dispatch. ``triage``: the downstream's own judgement, validated;
+    ``triage_problem`` says why one was dropped.
+    """
 
     event_type: str
     delivery_id: str
     workflow: Workflow
+    self_report: SelfReport | None = None
+    triage: dict[str, Any] | None = None
+    triage_problem: str | None = None
 
     @property
     def job_name(self) -> str:
@@ -151,6 +171,8 @@ class Callback:
             out["test_results"] = flow.test_results.model_dump(exclude_none=True)
         if flow.artifact_url is not None:
             out["artifact_url"] = flow.artifact_url
+        if self.triage is not None:
+            out["triage_verdict"] = self.triage
         return out
 
 
@@ -171,42 +193,87 @@ def parse(raw: bytes) -> Callback:
         if path == "workflow" and problem.startswith("conclusion: "):
             path, problem = "workflow.conclusion", problem.removeprefix("conclusion: ")
         raise BadRequest(f"{path}: {problem}", "docs/callback.md shows a complete report", path=path) from exc
+    about = None
     if body.event_type in SELF_REPORTS:
-        raise BadRequest(
-            f"event_type: {body.event_type} self-reports are not taken by this relay yet",
-            "report on a dispatch that this relay sent",
-            path="event_type",
-        )
-    return Callback(body.event_type, body.delivery_id, body.workflow)
+        about = check(body.event_type, body.delivery_id, body.payload, body.workflow.status)
+    verdict, dropped = judge(body.workflow.triage_verdict)
+    return Callback(body.event_type, body.delivery_id, body.workflow, about, verdict, dropped)
 
 
-def bind(callback: Callback, claims: Mapping[str, Any]) -> None:
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of a callback's body, for the API's description."""
+    return _Body.model_json_schema(ref_template="#/components/schemas/{model}")
+
+
+def bind(callback: Callback, provider: Provider, claims: Mapping[str, Any]) -> None:
     """Refuses a report about another run than the token's: a workflow speaks for itself alone.
 
-    Issuers that name no run (GitHub's names ``run_id`` and ``run_attempt``) are not bound. Raises Forbidden.
+    A provider that names no run in its tokens (docs/providers.md) is not bound. Raises Forbidden.
     """
-    said = {"run_id": callback.workflow.run_id, "run_attempt": str(callback.workflow.run_attempt)}
-    for claim, value in said.items():
-        if claim in claims and str(claims[claim]) != value:
+    said = {
+        provider.run_id: ("run_id", callback.workflow.run_id),
+        provider.run_attempt: ("run_attempt", str(callback.workflow.run_attempt)),
+    }
+    for claim, (field, value) in said.items():
+        if claim is not None and claim in claims and str(claims[claim]) != value:
             raise Forbidden(
-                f"workflow.{claim}: the report says {value}, the token was issued to {claims[claim]}",
+                f"workflow.{field}: the report says {value}, the token was issued to {claims[claim]}",
                 "report from the run itself, with a token of that run",
-                path=f"workflow.{claim}",
+                path=f"workflow.{field}",
             )
 
 
-def run_url(callback: Callback, repository: str, by_github: bool) -> str | None:
-    """The URL of the run that we show. For GitHub it is one of the repository's own pages, whatever was reported; for
-    other providers the reported one (https) or None."""
+def permit(entry: Entry, provider: Provider, claims: Mapping[str, Any]) -> None:
+    """Refuses a run of a ref or a workflow that the allowlist does not let report. Raises Forbidden."""
+    for what, globs, claim in (
+        ("refs", entry.refs, provider.ref),
+        ("workflows", entry.workflows, provider.workflow),
+    ):
+        if globs is None:
+            continue
+        value = claims.get(claim) if claim is not None else None
+        if not isinstance(value, str) or not value:
+            raise Forbidden(
+                f"the allowlist says which {what} of {entry.repo} may report, and tokens of {provider.name} say none",
+                f"take `{what}` off its entry, or report from a CI whose tokens have it",
+            )
+        names = [_ref(value)] if what == "refs" else _workflows(value)
+        if not any(fits(name, globs) for name in names):
+            raise Forbidden(
+                f"the {what} of {entry.repo} that may report are {', '.join(globs)}; the token's is {names[0][:200]}",
+                f"report from one of these, or have `{what}` of the entry changed",
+            )
+
+
+def _ref(value: str) -> str:
+    return value if value.startswith("refs/") else f"refs/heads/{value}"
+
+
+def _workflows(value: str) -> list[str]:
+    """``owner/repo/path@ref``, by its path and, for one of another repository, by its whole name."""
+    whole = value.partition("@")[0].partition("//")
+    if whole[1]:  # GitLab: host/group/project//path
+        return [whole[2]]
+    path = "/".join(whole[0].split("/")[2:])
+    return [path, whole[0]] if path else [whole[0]]
+
+
+def run_url(callback: Callback, repository: str, provider: Provider, claims: Mapping[str, Any]) -> str | None:
+    """The URL of the run that we show: the reported one where it lies below the page that belongs to the token, else
+    GitHub's page of the run, or None. A provider without such a page is believed (https)."""
     reported = callback.workflow.url
-    if not by_github:
+    own = provider.page_of(claims, repository)
+    if reported is not None and (not provider.page or (own and _below(reported, own))):
         return reported
-    if reported is not None:
-        parts = urlsplit(reported)
-        own = f"/{repository}/".casefold()
-        if parts.netloc.casefold() == "github.com" and parts.path.casefold().startswith(own) and ".." not in parts.path:
-            return reported
     run_id = callback.workflow.run_id
-    if not (run_id.isascii() and run_id.isdigit()):
+    if provider.name != "github" or not (run_id.isascii() and run_id.isdigit()):
         return None
     return f"https://github.com/{repository}/actions/runs/{run_id}"
+
+
+def _below(url: str, own: str) -> bool:
+    # dots would lead out again, written plainly or escaped, and some servers read a backslash as a slash
+    here, there = urlsplit(url), urlsplit(own)
+    if ".." in unquote(unquote(here.path)) or "\\" in url:
+        return False
+    return here.netloc.casefold() == there.netloc.casefold() and here.path.casefold().startswith(there.path.casefold())

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from relay.domain.events import LABEL_PREFIX
+from relay.domain.self_reports import SELF_REPORTS
 
 OUTPUT_LIMIT = 65_535
 HUD_STATUSES = ("in_progress", "completed")
@@ -37,6 +38,11 @@ class DispatchFacts:
     base_ref: str | None
     head_repo: str | None
     labels: Sequence[str]
+
+    @property
+    def self_reported(self) -> bool:
+        """Whether it is no dispatch of ours, but what a downstream tells about a commit by itself."""
+        return self.event in SELF_REPORTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,8 @@ def wanted(dispatch: DispatchFacts, status: str) -> tuple[str, ...]:
         raise ValueError(f"dispatch {dispatch.id}: no such level: {dispatch.level!r}")
     if dispatch.level == "L1":
         return ()
+    if dispatch.self_reported:
+        return ("hud",)  # of a nightly nobody's pull request hears
     kinds = ["hud"] if status in HUD_STATUSES else []
     labelled = dispatch.device is not None and LABEL_PREFIX + dispatch.device in dispatch.labels
     if dispatch.level == "L4" or (dispatch.level == "L3" and labelled):
@@ -120,7 +128,8 @@ def hud_row(dispatch: DispatchFacts, job: JobFacts, reported: Mapping[str, Any] 
     workflow["status"] = job.status
     workflow["conclusion"] = job.conclusion
     workflow["check_run_id"] = job.reported_check_run_id or job.id
-    workflow.pop("completed_at" if job.status == "in_progress" else "started_at", None)
+    if not dispatch.self_reported:
+        workflow.pop("completed_at" if job.status == "in_progress" else "started_at", None)
     return {
         "trusted": {
             "ci_metrics": {"queue_time": queue_time(job), "execution_time": execution_time(job)},
@@ -130,7 +139,7 @@ def hud_row(dispatch: DispatchFacts, job: JobFacts, reported: Mapping[str, Any] 
         "untrusted": {
             "callback_payload": {
                 "event_type": dispatch.event,
-                "delivery_id": dispatch.delivery_id,
+                "delivery_id": dispatch.head_sha if dispatch.self_reported else dispatch.delivery_id,
                 "payload": upstream_payload(dispatch),
                 "workflow": workflow,
             }
@@ -141,6 +150,8 @@ def hud_row(dispatch: DispatchFacts, job: JobFacts, reported: Mapping[str, Any] 
 def upstream_payload(dispatch: DispatchFacts) -> dict[str, Any]:
     """The part of the webhook that the dashboard reads, from our record."""
     repository = {"full_name": dispatch.upstream}
+    if dispatch.self_reported:
+        return {"head_sha": dispatch.head_sha, "repository": repository}
     if dispatch.pr_number is None:
         return {"after": dispatch.head_sha, "ref": dispatch.base_ref, "repository": repository}
     return {

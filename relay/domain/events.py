@@ -1,53 +1,34 @@
 """Webhook bodies as immutable events. Pure: a body that is not what GitHub sends gets an error naming the field.
 
-``kind_of`` reads the little that every body has, ``classify`` says whether we want it, ``parse`` reads the rest.
+``kind_of`` reads the little that every body has, ``classify`` says whether we want it and what for, ``parse`` reads the
+rest of what is routed; relay.domain.facts reads what is only noted.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+from relay.domain.fields import ZERO_SHA, flag, mapping, number, optional, repo_name, sha, text, wrong
+from relay.domain.refs import TAKEN_REFS, fits
 from relay.errors import BadRequest
 
-ZERO_SHA = "0" * 40
-_SHA = re.compile(r"[0-9a-f]{40}")
-_REPO = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}/[A-Za-z0-9._-]{1,100}")
-MAX_NUMBER = 2**31 - 1
-
-PULL_REQUEST_ACTIONS = frozenset({"opened", "reopened", "synchronize", "closed", "labeled"})
+ROUTED_ACTIONS = frozenset({"opened", "reopened", "synchronize", "closed"})
+NOTED_ACTIONS = frozenset({"edited", "ready_for_review", "converted_to_draft"})
 LABEL_PREFIX = "ciflow/crcr/"
 """Labels that ask for a device's CI: ``ciflow/crcr/<device>``."""
 
-IDLE_EVENTS = frozenset(
-    {
-        "check_run",
-        "check_suite",
-        "installation",
-        "installation_repositories",
-        "installation_target",
-        "merge_group",
-        "ping",
-        "repository",
-    }
-)
-"""Events a GitHub App of this kind gets and that start nothing."""
-
-TAKEN_REFS = (
-    re.compile(r"refs/heads/(main|master|nightly|viable/strict|release/.+)"),
-    re.compile(r"refs/tags/(v[0-9].*|ciflow/.+)"),
-)
-"""Pushes that are told to downstreams: trunk, releases, CI labels. Upstream's stacked-commit tool pushes thousands of
-helper branches a week, of which nobody wants to hear."""
+INSTALLATION_EVENTS = frozenset({"installation", "installation_repositories", "installation_target"})
+CHECK_EVENTS = frozenset({"check_run", "check_suite"})
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     """What every webhook says: ``repo`` is None for events of an installation, ``action`` where there is none.
 
-    ``detail`` is a push's ref or the label that was just added.
+    ``detail`` is a push's ref, the label that was set or removed, ``base`` where an edit changed the base branch, or
+    the id of the App that made a check.
     """
 
     event: str
@@ -58,9 +39,10 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Interest:
-    """Whether a webhook is wanted; ``code`` is stable (docs/reason-codes.md), ``reason`` a sentence for people."""
+    """What a webhook is wanted for: its body is kept and ``route``d, what it says is ``note``d and its body is not
+    kept, or ``ignore``d. ``code`` is stable (docs/reason-codes.md), ``reason`` a sentence for people."""
 
-    take: bool
+    what: Literal["route", "note", "ignore"]
     code: str
     reason: str
 
@@ -111,98 +93,165 @@ class PushEvent:
         return "push"
 
 
-Event = PullRequestEvent | PushEvent
+@dataclass(frozen=True, slots=True)
+class MergeGroupEvent:
+    """A group of pull requests in upstream's merge queue, about to be tested: ``head_sha`` is their merge."""
+
+    action: str
+    upstream: str
+    head_sha: str
+    head_ref: str
+    base_sha: str
+    base_ref: str
+    number: None = None
+    title: None = None
+    author: None = None
+    head_repo: None = None
+    labels: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return "merge_group"
+
+
+Event = PullRequestEvent | PushEvent | MergeGroupEvent
 
 
 def kind_of(event: str, body: object) -> Kind:
     """The kind of a webhook of type ``event``. Raises BadRequest when even that cannot be read."""
-    top = _map(body, "body")
+    top = mapping(body, "body")
     repo = None
     if top.get("repository") is not None:
-        repo = _text(_map(top["repository"], "repository"), "full_name", "repository", limit=255)
-    action = _text(top, "action", "", limit=64) if top.get("action") is not None else None
-    detail = None
+        repo = text(mapping(top["repository"], "repository"), "full_name", "repository", limit=255)
+    action = text(top, "action", "", limit=64) if top.get("action") is not None else None
+    return Kind(event, action, repo, _detail(event, action, top))
+
+
+def _detail(event: str, action: str | None, top: Mapping[str, Any]) -> str | None:
     if event == "push":
-        detail = _text(top, "ref", "", limit=1024)
-    elif event == "pull_request" and action == "labeled":
-        detail = _text(_map(top.get("label"), "label"), "name", "label", limit=255)
-    return Kind(event, action, repo, detail)
+        return text(top, "ref", "", limit=1024)
+    if event == "pull_request" and action in ("labeled", "unlabeled"):
+        if action == "unlabeled" and top.get("label") is None:
+            return None  # the label itself was deleted
+        return text(mapping(top.get("label"), "label"), "name", "label", limit=255)
+    if event == "pull_request" and action == "edited":
+        changes = top.get("changes")
+        return "base" if isinstance(changes, dict) and isinstance(changes.get("base"), dict) else None
+    if event in CHECK_EVENTS and action == "rerequested":
+        app = mapping(top.get(event), event).get("app")
+        return str(app["id"])[:32] if isinstance(app, dict) and isinstance(app.get("id"), int) else None
+    return None
 
 
-def classify(event: str, action: str | None, repo: str | None, upstream: str, detail: str | None = None) -> Interest:
-    """Whether a webhook is wanted at all, from the little that every webhook says.
+def classify(kind: Kind, upstream: str, *, app_id: str = "", refs: Iterable[str] = TAKEN_REFS) -> Interest:
+    """What a webhook is wanted for, from the little that every webhook says.
 
-    ``upstream`` is the repository whose events are taken; names of repositories are compared without case. ``detail``
-    as in Kind.
+    ``upstream`` is the repository whose events are taken; names of repositories are compared without case. ``app_id``
+    is our App's: only its own checks are run again. ``refs``: globs of the pushes that are told.
     """
+    event, action, repo, detail = kind.event, kind.action, kind.repo, kind.detail
+    named = _named(event, action)
     if event == "ping":
-        return Interest(False, "ping", "GitHub's test of the webhook's address: it arrived")
-    if event in IDLE_EVENTS:
-        return Interest(False, "event-not-used", f"{_named(event, action)} starts nothing here")
-    if event not in ("pull_request", "push"):
-        return Interest(
-            False, "event-unknown", f"{event} is not an event this relay knows; it takes pull_request, push"
-        )
+        return Interest("ignore", "ping", "GitHub's test of the webhook's address: it arrived")
+    if event in INSTALLATION_EVENTS:
+        return Interest("note", "installation-noted", f"{named}: where the App is installed changed")
+    if event == "repository":
+        if action in ("renamed", "transferred"):
+            return Interest("note", "repository-noted", f"{named}: {repo or 'a repository'} has a new name")
+        return Interest("ignore", "event-not-used", f"{named} starts nothing here")
+    if event not in ("pull_request", "push", "merge_group", *CHECK_EVENTS):
+        return Interest("ignore", "event-unknown", f"{event} is not an event this relay knows")
     if repo is None or repo.casefold() != upstream.casefold():
-        return Interest(False, "not-upstream", f"{repo or 'no repository'} is not the upstream repository {upstream}")
-    if event == "pull_request" and action not in PULL_REQUEST_ACTIONS:
-        return Interest(False, "action-ignored", f"{_named(event, action)} changes no code and starts nothing")
-    if action == "labeled" and not (detail or "").startswith(LABEL_PREFIX):
-        return Interest(False, "label-ignored", f"the label {detail} is not one of {LABEL_PREFIX}<device>")
-    if event == "push" and not any(p.fullmatch(detail or "") for p in TAKEN_REFS):
-        return Interest(False, "push-ref-ignored", f"pushes to {detail} are told to nobody")
-    return Interest(True, "taken", f"{_named(event, action)} of {repo}")
+        return Interest(
+            "ignore", "not-upstream", f"{repo or 'no repository'} is not the upstream repository {upstream}"
+        )
+    if event in CHECK_EVENTS:
+        return _check(kind, named, app_id)
+    if event == "merge_group":
+        if action != "checks_requested":
+            return Interest("ignore", "action-ignored", f"{named} starts nothing")
+        return Interest("route", "taken", f"{named} of {repo}")
+    if event == "push":
+        if not fits(detail or "", refs):
+            return Interest("ignore", "push-ref-ignored", f"pushes to {detail} are told to nobody")
+        return Interest("route", "taken", f"{named} of {repo}")
+    return _pull_request_interest(kind, named)
+
+
+def _check(kind: Kind, named: str, app_id: str) -> Interest:
+    # all of upstream's checks arrive here; a name that looks like ours is anybody's
+    if kind.action != "rerequested":
+        return Interest("ignore", "event-not-used", f"{named} starts nothing here")
+    if not app_id or kind.detail != app_id:
+        return Interest("ignore", "check-not-ours", f"{named} of a check that another App made")
+    return Interest("note", "rerun-noted", f"{named}: somebody wants our checks to run again")
+
+
+def _pull_request_interest(kind: Kind, named: str) -> Interest:
+    action, detail = kind.action, kind.detail
+    if action in ("labeled", "unlabeled"):
+        if not (detail or LABEL_PREFIX).startswith(LABEL_PREFIX):
+            return Interest("ignore", "label-ignored", f"the label {detail} is not one of {LABEL_PREFIX}<device>")
+        if action == "unlabeled":
+            return Interest("note", "pull-request-noted", f"the label {detail or ''} was removed")
+    elif action in NOTED_ACTIONS and detail != "base":
+        return Interest("note", "pull-request-noted", f"{named} changes no code: it is remembered, and starts nothing")
+    elif action not in ROUTED_ACTIONS and detail != "base":
+        return Interest("ignore", "action-ignored", f"{named} changes no code and starts nothing")
+    return Interest("route", "taken", f"{named} of {kind.repo}")
+
+
+def worth_asking(event: str, action: object) -> bool:
+    """Whether a delivery that never arrived, of which no more is known than this, may have been wanted."""
+    if event in CHECK_EVENTS:
+        return action == "rerequested"
+    detail = "refs/heads/main" if event == "push" else LABEL_PREFIX if action in ("labeled", "unlabeled") else None
+    kind = Kind(event, action if isinstance(action, str) else None, "o/r", detail)
+    return classify(kind, "o/r").what != "ignore"
 
 
 def parse(event: str, body: object) -> Event:
     """The whole event. Raises BadRequest naming the field's path, for example ``pull_request.head.sha``."""
-    top = _map(body, "body")
+    top = mapping(body, "body")
     if event == "pull_request":
-        return _pull_request(top)
+        return pull_request(top)
     if event == "push":
         return _push(top)
-    raise BadRequest(f"{event} carries nothing that is routed", "only pull_request and push are parsed")
+    if event == "merge_group":
+        return _merge_group(top)
+    raise BadRequest(f"{event} carries nothing that is routed", "only pull_request, push and merge_group are parsed")
 
 
-def is_sha(text: str) -> bool:
-    """Whether ``text`` is a full commit id (40 lower-case hex digits)."""
-    return _SHA.fullmatch(text) is not None
-
-
-def is_repo(text: str) -> bool:
-    """Whether ``text`` has the shape owner/name."""
-    return _REPO.fullmatch(text) is not None and text.split("/")[1] not in (".", "..")
-
-
-def _pull_request(top: Mapping[str, Any]) -> PullRequestEvent:
-    pr = _map(top.get("pull_request"), "pull_request")
-    head = _map(pr.get("head"), "pull_request.head")
-    base = _map(pr.get("base"), "pull_request.base")
+def pull_request(top: Mapping[str, Any]) -> PullRequestEvent:
+    """A ``pull_request`` body. Raises BadRequest."""
+    pr = mapping(top.get("pull_request"), "pull_request")
+    head = mapping(pr.get("head"), "pull_request.head")
+    base = mapping(pr.get("base"), "pull_request.base")
     head_repo = None
     if head.get("repo") is not None:
         where = "pull_request.head.repo"
-        head_repo = _text(_map(head["repo"], where), "full_name", where, limit=255)
+        head_repo = text(mapping(head["repo"], where), "full_name", where, limit=255)
     author = None
     if pr.get("user") is not None:
-        author = _text(_map(pr["user"], "pull_request.user"), "login", "pull_request.user", limit=255)
+        author = text(mapping(pr["user"], "pull_request.user"), "login", "pull_request.user", limit=255)
     label = None
-    if top.get("action") == "labeled":
-        label = _text(_map(top.get("label"), "label"), "name", "label", limit=255)
+    if top.get("action") in ("labeled", "unlabeled") and top.get("label") is not None:
+        label = text(mapping(top.get("label"), "label"), "name", "label", limit=255)
     return PullRequestEvent(
-        action=_text(top, "action", "", limit=64),
-        upstream=_repository(top),
-        number=_number(pr, "number", "pull_request"),
-        title=_text(pr, "title", "pull_request", limit=4096, empty=True),
-        body=_text(pr, "body", "pull_request", empty=True) if pr.get("body") is not None else "",
+        action=text(top, "action", "", limit=64),
+        upstream=_upstream(top),
+        number=number(pr, "number", "pull_request"),
+        title=text(pr, "title", "pull_request", limit=4096, empty=True),
+        body=text(pr, "body", "pull_request", empty=True) if pr.get("body") is not None else "",
         author=author,
-        author_association=_optional(pr, "author_association", "pull_request", "NONE").upper(),
-        head_sha=_sha(head, "sha", "pull_request.head"),
-        base_sha=_sha(base, "sha", "pull_request.base"),
-        base_ref=_text(base, "ref", "pull_request.base", limit=255),
+        author_association=optional(pr, "author_association", "pull_request", "NONE").upper(),
+        head_sha=sha(head, "sha", "pull_request.head"),
+        base_sha=sha(base, "sha", "pull_request.base"),
+        base_ref=text(base, "ref", "pull_request.base", limit=255),
         head_repo=head_repo,
         labels=_labels(pr.get("labels")),
-        draft=_flag(pr, "draft", "pull_request"),
-        merged=_flag(pr, "merged", "pull_request"),
+        draft=flag(pr, "draft", "pull_request"),
+        merged=flag(pr, "merged", "pull_request"),
         label=label,
     )
 
@@ -210,16 +259,16 @@ def _pull_request(top: Mapping[str, Any]) -> PullRequestEvent:
 def _push(top: Mapping[str, Any]) -> PushEvent:
     pusher = None
     if top.get("pusher") is not None:
-        pusher = _optional(_map(top["pusher"], "pusher"), "name", "pusher", "") or None
-    after = _sha(top, "after", "")
+        pusher = optional(mapping(top["pusher"], "pusher"), "name", "pusher", "") or None
+    after = sha(top, "after", "")
     return PushEvent(
-        upstream=_repository(top),
-        ref=_text(top, "ref", "", limit=1024),
-        before=_sha(top, "before", "") if top.get("before") is not None else ZERO_SHA,
+        upstream=_upstream(top),
+        ref=text(top, "ref", "", limit=1024),
+        before=sha(top, "before", "") if top.get("before") is not None else ZERO_SHA,
         after=after,
-        created=_flag(top, "created", ""),
-        deleted=_flag(top, "deleted", "") or after == ZERO_SHA,
-        forced=_flag(top, "forced", ""),
+        created=flag(top, "created", ""),
+        deleted=flag(top, "deleted", "") or after == ZERO_SHA,
+        forced=flag(top, "forced", ""),
         pusher=pusher,
     )
 
@@ -228,78 +277,28 @@ def _labels(value: object) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, list):
-        raise _wrong("pull_request.labels", "a list", value)
+        raise wrong("pull_request.labels", "a list", value)
     names = []
     for index, item in enumerate(value):
         where = f"pull_request.labels[{index}]"
-        names.append(_text(_map(item, where), "name", where, limit=255))
+        names.append(text(mapping(item, where), "name", where, limit=255))
     return tuple(names)
 
 
-def _repository(top: Mapping[str, Any]) -> str:
-    name = _text(_map(top.get("repository"), "repository"), "full_name", "repository", limit=255)
-    if not is_repo(name):
-        raise BadRequest(f"repository.full_name: {name[:100]!r} is not owner/name", path="repository.full_name")
-    return name
+def _merge_group(top: Mapping[str, Any]) -> MergeGroupEvent:
+    group = mapping(top.get("merge_group"), "merge_group")
+    return MergeGroupEvent(
+        action=text(top, "action", "", limit=64),
+        upstream=_upstream(top),
+        head_sha=sha(group, "head_sha", "merge_group"),
+        head_ref=text(group, "head_ref", "merge_group", limit=1024),
+        base_sha=sha(group, "base_sha", "merge_group"),
+        base_ref=text(group, "base_ref", "merge_group", limit=255),
+    )
 
 
-def _map(value: object, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise _wrong(where, "an object", value)
-    return value
-
-
-def _text(parent: Mapping[str, Any], key: str, where: str, *, limit: int = 0, empty: bool = False) -> str:
-    path = f"{where}.{key}" if where else key
-    value = parent.get(key)
-    if not isinstance(value, str):
-        raise _wrong(path, "a string", value)
-    if not value and not empty:
-        raise BadRequest(f"{path}: must not be empty", path=path)
-    if limit and len(value) > limit:
-        raise BadRequest(f"{path}: {len(value)} characters, at most {limit} are taken", path=path)
-    return _clean(value)
-
-
-def _optional(parent: Mapping[str, Any], key: str, where: str, default: str) -> str:
-    return _text(parent, key, where, limit=255, empty=True) if parent.get(key) is not None else default
-
-
-def _clean(text: str) -> str:
-    # JSON can spell lone surrogates and NUL, which no database stores as text
-    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "�")
-
-
-def _number(parent: Mapping[str, Any], key: str, where: str) -> int:
-    value = parent.get(key)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise _wrong(f"{where}.{key}", "a whole number", value)
-    if not 0 < value <= MAX_NUMBER:
-        raise BadRequest(f"{where}.{key}: {value} is not the number of a pull request", path=f"{where}.{key}")
-    return value
-
-
-def _flag(parent: Mapping[str, Any], key: str, where: str) -> bool:
-    value = parent.get(key)
-    if value is None:
-        return False
-    if not isinstance(value, bool):
-        raise _wrong(f"{where}.{key}" if where else key, "true or false", value)
-    return value
-
-
-def _sha(parent: Mapping[str, Any], key: str, where: str) -> str:
-    path = f"{where}.{key}" if where else key
-    value = _text(parent, key, where)
-    if not is_sha(value):
-        raise BadRequest(f"{path}: {value[:60]!r} is not a commit id (40 lower-case hex digits)", path=path)
-    return value
-
-
-def _wrong(path: str, wanted: str, value: object) -> BadRequest:
-    names = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "nothing"}
-    got = names.get(type(value), "a fraction" if isinstance(value, float) else "a number")
-    return BadRequest(f"{path}: must be {wanted}, not {got}", "send the webhook body as GitHub made it", path=path)
+def _upstream(top: Mapping[str, Any]) -> str:
+    return repo_name(mapping(top.get("repository"), "repository"), "repository")
 
 
 def _named(event: str, action: str | None) -> str:

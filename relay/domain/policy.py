@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from relay.domain.allowlist import Allowlist, Entry
-from relay.domain.events import LABEL_PREFIX, Event, PullRequestEvent, PushEvent
+from relay.domain.events import LABEL_PREFIX, Event, MergeGroupEvent, PullRequestEvent, PushEvent
+from relay.domain.refs import fits
 
 Action = Literal["dispatch", "ignore", "supersede", "cancel"]
 
@@ -41,9 +42,12 @@ def route(event: Event, allowlist: Allowlist, runs: Sequence[PriorRun]) -> tuple
     the open ones, and those that newer deliveries made."""
     if isinstance(event, PushEvent):
         return tuple(_push(event, allowlist))
+    if isinstance(event, MergeGroupEvent):
+        return tuple(_merge_group(event, allowlist))
     if event.action == "labeled":
         return tuple(_labeled(event, allowlist, runs))
-    if event.action not in ("opened", "reopened", "synchronize", "closed"):
+    # of edits only those of the base branch are routed: the change is then another one
+    if event.action not in ("opened", "reopened", "synchronize", "closed", "edited"):
         return (RouteDecision("ignore", "action-ignored", f"pull_request.{event.action} starts nothing"),)
     decisions: list[RouteDecision] = []
     for entry in allowlist.entries:
@@ -123,8 +127,22 @@ def _push(event: PushEvent, allowlist: Allowlist) -> Iterator[RouteDecision]:
             yield _not_listening(entry)
         elif entry.executor == "workers":
             yield RouteDecision("ignore", "push-not-run", "our workers run pull requests only", entry)
+        elif entry.pushes is not None and not fits(event.ref, entry.pushes):
+            reason = f"{entry.repo} hears of pushes to {', '.join(entry.pushes)} only"
+            yield RouteDecision("ignore", "push-ref-ignored", reason, entry)
         else:
             yield RouteDecision("dispatch", "dispatched", f"{event.ref} is at {event.after[:12]}", entry)
+
+
+def _merge_group(event: MergeGroupEvent, allowlist: Allowlist) -> Iterator[RouteDecision]:
+    """Upstream's merge queue, for who asks for it: nobody hears of it by default."""
+    for entry in allowlist.entries:
+        if "merge_group" not in entry.events:
+            yield _not_listening(entry)
+        elif entry.executor == "workers":
+            yield RouteDecision("ignore", "push-not-run", "our workers run pull requests only", entry)
+        else:
+            yield RouteDecision("dispatch", "dispatched", f"the merge queue is at {event.head_sha[:12]}", entry)
 
 
 def _held(event: PullRequestEvent, entry: Entry) -> bool:

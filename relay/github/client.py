@@ -116,6 +116,21 @@ class GitHub:
         """Makes sure that a token for ``permissions`` on ``repo`` (owner/name) is at hand. Raises NotSent."""
         self._token(repo, permissions)
 
+    def token(self, repo: str, permissions: Mapping[str, str]) -> str:
+        """A token for ``permissions`` on ``repo``, for reads that are made elsewhere. Raises NotSent."""
+        return self._token(repo, permissions)
+
+    def app_token(self) -> str:
+        """A token of the App itself, good for some minutes. Raises NotSent when it cannot be signed."""
+        now = self._clock()
+        try:
+            # a minute back, for clocks that differ; GitHub takes ten minutes at most
+            claims = {"iat": int(now) - 60, "exp": int(now) + 480, "iss": self.app_id}
+            return jwt.encode(claims, self._private_key, algorithm="RS256")
+        except (jwt.PyJWTError, ValueError, TypeError) as exc:
+            detail = f"github_private_key: cannot sign as App {self.app_id or '(github_app_id is not set)'}: {exc}"
+            raise NotSent(Reply(401, reached=False, detail=detail, auth=True)) from exc
+
     def forget(self, repo: str) -> None:
         """Throws away what is cached about ``repo``, after an answer that says it is stale."""
         key = repo.casefold()
@@ -162,14 +177,7 @@ class GitHub:
         return int(body["id"])
 
     def _as_app(self, method: str, path: str, **request: Any) -> Any:
-        now = self._clock()
-        try:
-            # a minute back, for clocks that differ; GitHub takes ten minutes at most
-            claims = {"iat": int(now) - 60, "exp": int(now) + 480, "iss": self.app_id}
-            token = jwt.encode(claims, self._private_key, algorithm="RS256")
-        except (jwt.PyJWTError, ValueError, TypeError) as exc:
-            detail = f"github_private_key: cannot sign as App {self.app_id or '(github_app_id is not set)'}: {exc}"
-            raise NotSent(Reply(401, reached=False, detail=detail, auth=True)) from exc
+        token = self.app_token()
         answer = self._call(method, path, token, auth=True, **request)
         if answer.reply.status is None or not 200 <= answer.reply.status < 300:
             raise NotSent(answer.reply)

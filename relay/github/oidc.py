@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,8 +17,9 @@ import httpx2
 import jwt
 import structlog
 
-from relay.errors import Unauthorized, Unavailable
-from relay.settings import Issuer
+from relay.domain.fields import MAX_ID, is_repo
+from relay.domain.providers import Provider
+from relay.errors import Forbidden, RepositoryUnknown, Unauthorized, Unavailable
 
 log = structlog.get_logger(__name__)
 
@@ -37,11 +38,13 @@ HINT = "ask the CI provider for an OIDC token with this relay's audience"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who reports: ``repository`` is owner/name as the token spells it, ``token_id`` names the token (issuer and jti),
+    """Who reports: ``repository`` is owner/name as the token spells it, or as the table of providers maps it;
+    ``repository_id`` GitHub's number of it, where the token says it; ``token_id`` names the token (issuer and jti),
     ``expires_at`` is when it can no longer be used here (seconds since the epoch, leeway included)."""
 
-    issuer: str
+    provider: Provider
     repository: str
+    repository_id: int | None
     token_id: str
     expires_at: float
     claims: dict[str, Any]
@@ -49,7 +52,8 @@ class Identity:
 
 @dataclass
 class _Keys:
-    issuer: Issuer
+    issuer: str
+    url: str
     lock: threading.Lock = field(default_factory=threading.Lock)
     by_id: dict[str, Any] = field(default_factory=dict)
     fetched_at: float = float("-inf")
@@ -69,27 +73,30 @@ def fetch(url: str) -> Any:
 
 
 class Verifier:
-    """Verifies tokens of ``issuers`` for ``audience``. Blocking and safe for threads: call it off the event loop.
+    """Verifies tokens for ``audience``, of the ``issuers`` that there are at that moment. It blocks, so call it off the
+    event loop, from any thread.
 
     ``get`` fetches a key set, ``clock`` gives seconds since the epoch.
     """
 
     def __init__(
         self,
-        issuers: Iterable[Issuer],
+        issuers: Callable[[], Mapping[str, Provider]],
         audience: str,
         *,
         get: Callable[[str], Any] = fetch,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._issuers = {issuer.issuer: _Keys(issuer) for issuer in issuers}
+        self._issuers = issuers
+        self._keys: dict[tuple[str, str], _Keys] = {}
         self._audience = audience
         self._get = get
         self._clock = clock
 
     def verify(self, token: str) -> Identity:
-        """Raises Unauthorized (the token is not good), Unavailable (its issuer's keys cannot be had now)."""
-        keys, kid = self._look(token)
+        """Raises Unauthorized (the token is not good), RepositoryUnknown and Forbidden (it is good, and of a pipeline
+        that speaks for nobody here), Unavailable (its issuer's keys cannot be had now)."""
+        provider, keys, kid = self._look(token)
         key = self._key(keys, kid)
         now = self._clock()
         try:
@@ -99,7 +106,7 @@ class Verifier:
                 key,
                 algorithms=["RS256"],
                 audience=self._audience,
-                issuer=keys.issuer.issuer,
+                issuer=keys.issuer,
                 options={
                     "require": ["exp", "iat", "iss", "aud"],
                     "verify_exp": False,
@@ -117,12 +124,11 @@ class Verifier:
         for name in ("iat", "nbf"):
             if name in claims and _time(claims, name) - LEEWAY_S > now:
                 raise Unauthorized(f"the token is not valid yet ({name})", "check the clock of the machine")
-        repository = claims.get(keys.issuer.repository_claim)
-        if not isinstance(repository, str) or repository.count("/") != 1 or len(repository) > 255:
-            raise Unauthorized(f"the token's claim {keys.issuer.repository_claim} names no repository", HINT)
-        return Identity(keys.issuer.issuer, repository, _token_id(token, claims), expires + LEEWAY_S, claims)
+        repository = _repository(provider, claims)
+        token_id = _token_id(token, claims)
+        return Identity(provider, repository, _number(provider, claims), token_id, expires + LEEWAY_S, claims)
 
-    def _look(self, token: str) -> tuple[_Keys, str]:
+    def _look(self, token: str) -> tuple[Provider, _Keys, str]:
         """The issuer and key id a token claims, before anything is believed. Makes no request."""
         if len(token) > MAX_TOKEN:
             raise Unauthorized(f"the token is longer than {MAX_TOKEN} characters", HINT)
@@ -137,10 +143,11 @@ class Verifier:
         if not isinstance(kid, str) or not kid:
             raise Unauthorized("the token names no key (kid)", HINT)
         issuer = claimed.get("iss")
-        keys = self._issuers.get(issuer) if isinstance(issuer, str) else None
-        if keys is None:
+        provider = self._issuers().get(issuer) if isinstance(issuer, str) else None
+        if provider is None:
             raise Unauthorized(f"the token's issuer is not known here: {str(issuer)[:100]}", HINT)
-        return keys, kid
+        place = (str(issuer), provider.keys_url(str(issuer)))
+        return provider, self._keys.setdefault(place, _Keys(*place)), kid
 
     def _key(self, keys: _Keys, kid: str) -> Any:
         with keys.lock:  # single flight: a flood of tokens waits for one answer
@@ -151,20 +158,20 @@ class Verifier:
                 self._refresh(keys, now)
             if not keys.by_id:
                 raise Unavailable(
-                    f"the keys of {keys.issuer.issuer} cannot be fetched",
+                    f"the keys of {keys.issuer} cannot be fetched",
                     "report again later",
                     retry_after=FIRST_RETRY_S,
                 )
             if kid not in keys.by_id:
-                raise Unauthorized(f"{keys.issuer.issuer} has no such key: {kid[:100]}", HINT)
+                raise Unauthorized(f"{keys.issuer} has no such key: {kid[:100]}", HINT)
             return keys.by_id[kid]
 
     def _refresh(self, keys: _Keys, now: float) -> None:
         keys.tried_at = now
         try:
-            found = _rsa_keys(self._get(keys.issuer.keys_url))
+            found = _rsa_keys(self._get(keys.url))
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as exc:
-            log.warning("issuer keys not refreshed", issuer=keys.issuer.issuer, error=str(exc), kept=len(keys.by_id))
+            log.warning("issuer keys not refreshed", issuer=keys.issuer, error=str(exc), kept=len(keys.by_id))
             return
         keys.by_id = found
         keys.fetched_at = now
@@ -187,6 +194,40 @@ def _rsa_keys(value: Any) -> dict[str, Any]:
     if not found:
         raise ValueError("no RSA signing key in the key set")
     return found
+
+
+def _repository(provider: Provider, claims: dict[str, Any]) -> str:
+    """Whom the token speaks for."""
+    if provider.repository is not None:
+        named = claims.get(provider.repository)
+        if not isinstance(named, str) or not is_repo(named):
+            raise Unauthorized(f"the token's claim {provider.repository} names no repository", HINT)
+        return named
+    key, pipeline = provider.pipeline_of(claims)
+    if pipeline is None:
+        raise RepositoryUnknown(
+            f"the {provider.name} pipeline {key[:200]} speaks for no repository here",
+            "ask for an entry in the table of providers: " + "/".join(provider.identity),
+        )
+    for claim, allowed in pipeline.required.items():
+        if str(claims.get(claim)) not in allowed:
+            raise Forbidden(
+                f"the pipeline may report where {claim} is {' or '.join(allowed)}, and the token says "
+                f"{str(claims.get(claim))[:100]}",
+                "report from a build that the table of providers allows",
+            )
+    return pipeline.repo
+
+
+def _number(provider: Provider, claims: dict[str, Any]) -> int | None:
+    """GitHub's number of the repository. Unauthorized where the claim is none."""
+    value = claims.get(provider.repository_id) if provider.repository_id is not None else None
+    if value is None:
+        return None
+    text = str(value)
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and 0 < int(text) <= MAX_ID):
+        raise Unauthorized(f"the token's claim {provider.repository_id} is no number of a repository", HINT)
+    return int(text)
 
 
 def _time(claims: dict[str, Any], name: str) -> float:

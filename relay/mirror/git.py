@@ -17,7 +17,7 @@ from pathlib import Path
 
 import structlog
 
-from relay.domain.events import is_sha
+from relay.domain.fields import is_sha
 from relay.errors import SettingsError, Unavailable, UpstreamGone
 from relay.mirror import archive, command, diff
 from relay.mirror import partial as partial_clone

@@ -14,9 +14,13 @@ import structlog
 from sqlalchemy import Engine
 
 from relay.domain.events import classify, kind_of, parse
+from relay.domain.facts import fact_of
+from relay.domain.refs import TAKEN_REFS
 from relay.errors import BadRequest, SignatureInvalid, SignatureMissing, Unavailable
+from relay.services import allowlists, facts
+from relay.services.webhook_secrets import secrets_of
 from relay.settings import Settings
-from relay.store import deliveries
+from relay.store import chores, deliveries
 
 log = structlog.get_logger(__name__)
 _EVENT = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -25,7 +29,7 @@ _DELIVERY = re.compile(r"[!-~]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of a webhook. ``code`` and ``reason`` say why it was ignored."""
+    """What became of a webhook. ``code`` and ``reason`` say why it was ignored, or that it was noted."""
 
     delivery: str
     accepted: bool
@@ -38,7 +42,7 @@ def verify(body: bytes, header: str | None, secrets: Sequence[str]) -> None:
     """Checks ``X-Hub-Signature-256`` against every secret, in constant time. Raises SignatureMissing, SignatureInvalid,
     or Unavailable when no secret is configured."""
     if not secrets:
-        raise Unavailable("no webhook secret is configured", "set webhook_secrets")
+        raise Unavailable("no webhook secret is configured", "set webhook_secrets or webhook_secrets_file")
     if not header:
         raise SignatureMissing("the webhook has no X-Hub-Signature-256", "set a secret in the webhook's settings")
     given = header.strip().encode("utf-8", "surrogateescape")  # compare_digest refuses text that is not ASCII
@@ -65,7 +69,7 @@ def take_in(
 ) -> Receipt:
     """Verifies a webhook and commits it. When this returns, the delivery is on disk; it blocks, so not for an event
     loop. Raises BadRequest, SignatureMissing, SignatureInvalid, Unavailable."""
-    verify(body, signature, [s.get_secret_value() for s in settings.webhook_secrets if s.get_secret_value()])
+    verify(body, signature, secrets_of(settings))
     if not delivery_id or not _DELIVERY.fullmatch(delivery_id):
         problem = "is missing" if not delivery_id else "is not 1 to 64 printable ASCII characters"
         raise BadRequest(f"X-GitHub-Delivery {problem}", "GitHub sends a unique id with each delivery")
@@ -74,33 +78,38 @@ def take_in(
         raise BadRequest(f"X-GitHub-Event {problem}", "GitHub sends it with each delivery, for example pull_request")
     value = decode(body)
     kind = kind_of(event, value)
-    interest = classify(event, kind.action, kind.repo, settings.upstream_repo, kind.detail)
-    if not interest.take:
+    interest = classify(
+        kind, settings.upstream_repo, app_id=settings.github_app_id, refs=settings.push_refs or TAKEN_REFS
+    )
+    came: dict[str, Any] = {
+        "delivery_id": delivery_id,
+        "event": event,
+        "action": kind.action,
+        "repo": kind.repo,
+        "now": now,
+    }
+    if interest.what == "ignore":
         with engine.begin() as conn:
-            fresh = deliveries.claim_ignored(
-                conn,
-                delivery_id=delivery_id,
-                event=event,
-                action=kind.action,
-                repo=kind.repo,
-                code=interest.code,
-                reason=interest.reason,
-                now=now,
-            )
+            fresh = deliveries.claim_ignored(conn, **came, code=interest.code, reason=interest.reason)
         return Receipt(delivery_id, False, not fresh, interest.code, interest.reason)
-    parse(event, value)  # what cannot be routed is refused now, while the sender can still hear of it
-    packed = deliveries.pack(body)
+    # what cannot be routed or noted is refused now, while the sender can still hear of it
+    fact = fact_of(event, value)
+    if interest.what == "route":
+        parse(event, value)
+        packed = deliveries.pack(body)
     with engine.begin() as conn:
-        fresh = deliveries.claim(
-            conn,
-            delivery_id=delivery_id,
-            event=event,
-            action=kind.action,
-            repo=kind.repo,
-            body=packed,
-            now=now,
-        )
+        if interest.what == "route":
+            fresh = deliveries.claim(conn, **came, body=packed)
+        else:
+            reason = interest.reason
+            fresh = deliveries.claim_ignored(conn, **came, code=interest.code, reason=reason, state="noted")
+        if fresh and fact is not None:
+            facts.note(conn, settings, delivery_id, fact, now)
+        if fresh and event == "push" and allowlists.touched_by(settings, value):
+            chores.make_due(conn, allowlists.CHORE, now)
     log.info("delivery", delivery=delivery_id, webhook=event, action=kind.action, duplicate=not fresh)
+    if interest.what == "note":
+        return Receipt(delivery_id, True, not fresh, interest.code, interest.reason)
     return Receipt(delivery_id, True, not fresh)
 
 

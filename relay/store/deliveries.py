@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, exists, select, update
+from sqlalchemy import Connection, Row, delete, exists, func, select, update
 
 from relay.store.schema import delivery, dispatch, rerun
 from relay.store.upsert import insert_once
@@ -77,6 +77,12 @@ def finish(conn: Connection, delivery_id: str, *, state: str, code: str, reason:
 def known(conn: Connection, ids: Sequence[str]) -> set[str]:
     """Those of ``ids`` (a few hundred at most) that arrived."""
     return set(conn.execute(select(delivery.c.id).where(delivery.c.id.in_(ids))).scalars())
+
+
+def first_at(conn: Connection) -> float | None:
+    """When the oldest delivery that is still known came."""
+    found: float | None = conn.execute(select(func.min(delivery.c.received_at))).scalar_one()
+    return found
 
 
 def drop_bodies(conn: Connection, before: float, limit: int) -> int:

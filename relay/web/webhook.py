@@ -38,5 +38,7 @@ async def webhook(request: Request) -> JSONResponse:
     if receipt.duplicate:
         answer["duplicate"] = True
     if not receipt.accepted:
-        answer |= {"ignored": True, "code": receipt.code, "reason": receipt.reason}
+        answer["ignored"] = True
+    if receipt.code:
+        answer |= {"code": receipt.code, "reason": receipt.reason}
     return JSONResponse(answer, status_code=202)

@@ -287,13 +287,13 @@ def test_a_restart_beside_a_broken_file_keeps_the_last_good_version(engine, sett
     allowlists.current(engine, settings, 1.0)
     path = settings.data_dir / "allowlist.yml"
     path.write_text("L1: [")
-    allowlists._loaded.clear()  # what a new process knows
+    allowlists.forget()
     assert allowlists.current(engine, settings, 2.0).find("org/one")
 
 
 def test_an_unchanged_file_is_not_stored_again(engine, settings):
     allowlists.current(engine, settings, 1.0)
-    allowlists._loaded.clear()
+    allowlists.forget()
     allowlists.current(engine, settings, 2.0)
     with engine.connect() as conn:
         assert conn.execute(select(func.count(), func.max(allowlist_version.c.loaded_at))).one() == (1, 1.0)

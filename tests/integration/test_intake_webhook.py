@@ -216,8 +216,7 @@ def test_a_delivery_without_a_usable_event(server, opened, event):
     [
         ("ping", "ping_with-app_id", "ping"),
         ("check_run", "check_run_completed", "not-used"),
-        ("installation", "installation_created", "not-used"),
-        ("pull_request", "pull_request_unlabeled", "action-ignored"),
+        ("pull_request", "pull_request_unlabeled", "label-ignored"),
         ("pull_request", "pull_request_labeled", "label-ignored"),
         ("push", "push_payload", "push-ref-ignored"),
         ("star", "repository_renamed", "event-unknown"),

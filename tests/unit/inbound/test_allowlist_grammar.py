@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.domain.allowlist import EVENTS, parse
+from relay.domain.allowlist import Deadlines, parse
+from relay.domain.allowlist_entry import EVENTS_BY_DEFAULT
 from relay.errors import AllowlistError
 
 
@@ -22,7 +23,7 @@ def test_the_real_allowlist(shared):
     )
     assert allowlist.find("ASCEND/PyTorch").repo == "Ascend/pytorch"
     assert allowlist.find("ascend/other") is None
-    assert all(e.executor == "github" and e.events == EVENTS for e in allowlist.entries)
+    assert all(e.executor == "github" and e.events == EVENTS_BY_DEFAULT for e in allowlist.entries)
     assert allowlist.warnings == ()
 
 
@@ -167,3 +168,49 @@ def test_no_text_makes_anything_but_an_allowlist_or_an_error_with_a_place(text):
     except AllowlistError as exc:
         place = (exc.line, exc.column)
     assert min(place) >= 1
+
+
+def entry_of(keys: str):
+    return parse(f"L2:\n  - org/repo: {{{keys}}}\n").entries[0]
+
+
+def test_deadlines_refs_workflows_pushes_and_the_number_of_an_entry():
+    entry = entry_of(
+        "deadlines: {start: 30m, run: 5d}, refs: [main, release/*], workflows: .github/workflows/ci.yml, "
+        "pushes: [refs/heads/main], id: 74, events: [pull_request, merge_group]"
+    )
+    assert entry.deadlines == Deadlines(1800.0, 432_000.0)
+    assert (entry.refs, entry.workflows) == (("main", "release/*"), (".github/workflows/ci.yml",))
+    assert (entry.pushes, entry.id, entry.events) == (("refs/heads/main",), 74, ("pull_request", "merge_group"))
+    assert entry_of("oncalls: a").deadlines == Deadlines(None, None)
+
+
+@pytest.mark.parametrize(
+    ("keys", "column", "says"),
+    [
+        ("deadlines: {begin: 1h}", 28, "unknown deadline 'begin'"),
+        ("deadlines: {run: 1}", 33, "'1' is not a time (write for example 90s"),
+        ("deadlines: {run: 31d}", 33, "31d is not between 1m and 30d"),
+        ("deadlines: 3h", 27, "deadlines must be a map"),
+        ("refs: []", 22, "refs lists nothing"),
+        ("refs: ['a b']", 23, "a glob is 1 to 255 characters without spaces"),
+        ("id: org", 20, "'org' is not GitHub's number"),
+        ("id: 99999999999999999999", 20, "is not GitHub's number"),
+        ("workflow: x", 16, "did you mean workflows?"),
+        ("events: [push]", 25, "unknown event 'push'"),
+    ],
+)
+def test_mistakes_in_the_newer_keys(keys, column, says):
+    with pytest.raises(AllowlistError) as caught:
+        entry_of(keys)
+    assert (caught.value.line, caught.value.column) == (2, column)
+    assert says in str(caught.value)
+
+
+def test_a_repository_is_found_by_its_number_and_a_name_of_another_is_not_it():
+    listed = parse("L2:\n  - old/name: {id: 74}\n  - other/repo\n")
+    assert listed.of("new/name", 74).repo == "old/name"
+    assert listed.of("old/name", 999) is None
+    assert listed.of("Old/Name", None).id == 74
+    assert listed.of("other/repo", 5).repo == "other/repo"
+    assert listed.of("nobody/here", 6) is None

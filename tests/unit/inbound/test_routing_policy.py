@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from relay.domain.allowlist import parse
-from relay.domain.events import PullRequestEvent, PushEvent
+from relay.domain.events import MergeGroupEvent, PullRequestEvent, PushEvent
 from relay.domain.policy import PriorRun, route
 
 ALLOWLIST = parse("""
@@ -133,9 +133,33 @@ def test_pushes():
 
 
 def test_other_actions_say_why():
-    (decision,) = route(replace(PR, action="edited"), ALLOWLIST, ())
+    (decision,) = route(replace(PR, action="locked"), ALLOWLIST, ())
     assert (decision.action, decision.code) == ("ignore", "action-ignored")
-    assert "edited" in decision.reason
+    assert "locked" in decision.reason
+
+
+def test_another_base_branch_is_another_change():
+    edited = told(route(replace(PR, action="edited"), ALLOWLIST, [run("org/theirs", "github")]))
+    assert edited[:2] == [
+        ("supersede", "superseded", "org/theirs", "run-org/theirs"),
+        ("dispatch", "dispatched", "org/theirs", None),
+    ]
+
+
+def test_an_entry_hears_of_the_pushes_it_asks_for():
+    listed = parse("L1:\n  - org/all\n  - org/some: {pushes: [release/*]}\n")
+    main, release = PUSH, replace(PUSH, ref="refs/heads/release/2.14")
+    assert [d.code for d in route(main, listed, ())] == ["dispatched", "push-ref-ignored"]
+    assert [d.code for d in route(release, listed, ())] == ["dispatched", "dispatched"]
+
+
+def test_the_merge_queue_is_for_who_asks_for_it():
+    group = MergeGroupEvent("checks_requested", "pytorch/pytorch", "c" * 40, "gh-readonly-queue/x", "b" * 40, "main")
+    listed = parse("L1:\n  - org/all\n  - org/queue: {events: [merge_group]}\n")
+    assert told(route(group, listed, ())) == [
+        ("ignore", "events-exclude", "org/all", None),
+        ("dispatch", "dispatched", "org/queue", None),
+    ]
 
 
 def test_every_code_of_the_webhook_and_of_routing_is_documented():

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.domain.events import PullRequestEvent, PushEvent, classify, kind_of, parse
+from relay.domain.events import Kind, PullRequestEvent, PushEvent, classify, kind_of, parse, worth_asking
+from relay.domain.facts import InstallationFact, RepositoryFact, RerunFact, fact_of
 from relay.errors import BadRequest
 
 UPSTREAM = "codertocat/hello-world"
@@ -24,13 +25,15 @@ TAKEN = {
     "push_with-new-branch.json",
 }
 CODES = {
+    "check_run_re": "not-upstream",
     "check_run_": "event-not-used",
-    "check_suite_": "event-not-used",
-    "installation_": "event-not-used",
-    "repository_": "event-not-used",
+    "check_suite_rerequested": "check-not-ours",
+    "installation_": "installation-noted",
+    "repository_": "repository-noted",
     "ping_": "ping",
     "pull_request_labeled": "label-ignored",
-    "pull_request_": "action-ignored",
+    "pull_request_unlabeled": "label-ignored",
+    "pull_request_": "pull-request-noted",
     "push_": "push-ref-ignored",
 }
 BASE = {
@@ -73,9 +76,11 @@ def test_every_real_webhook_is_read_and_classified(shared):
     for file in files:
         event, body = event_of(file.name), json.loads(file.read_bytes())
         kind = kind_of(event, body)
-        interest = classify(event, kind.action, kind.repo, UPSTREAM, kind.detail)
-        assert interest.take == (file.name in TAKEN), file.name
-        if not interest.take:
+        interest = classify(kind, UPSTREAM, app_id="2")
+        assert (interest.what == "route") == (file.name in TAKEN), file.name
+        if interest.what == "note":
+            assert fact_of(event, body) is not None
+        if interest.what != "route":
             assert interest.code == next(code for start, code in CODES.items() if file.name.startswith(start))
             assert interest.reason
         if event == "pull_request":
@@ -97,7 +102,14 @@ def test_every_real_webhook_is_read_and_classified(shared):
         ("pull_request", "opened", "PyTorch/PyTorch", None, "taken"),
         ("pull_request", "opened", "someone/pytorch", None, "not-upstream"),
         ("pull_request", "opened", None, None, "not-upstream"),
-        ("pull_request", "edited", "pytorch/pytorch", None, "action-ignored"),
+        ("pull_request", "edited", "pytorch/pytorch", None, "pull-request-noted"),
+        ("pull_request", "edited", "pytorch/pytorch", "base", "taken"),
+        ("pull_request", "ready_for_review", "pytorch/pytorch", None, "pull-request-noted"),
+        ("pull_request", "converted_to_draft", "pytorch/pytorch", None, "pull-request-noted"),
+        ("pull_request", "locked", "pytorch/pytorch", None, "action-ignored"),
+        ("pull_request", "unlabeled", "pytorch/pytorch", "ciflow/crcr/spyre", "pull-request-noted"),
+        ("pull_request", "unlabeled", "pytorch/pytorch", None, "pull-request-noted"),
+        ("pull_request", "unlabeled", "pytorch/pytorch", "bug", "label-ignored"),
         ("pull_request", None, "pytorch/pytorch", None, "action-ignored"),
         ("pull_request", "labeled", "pytorch/pytorch", "ciflow/crcr/spyre", "taken"),
         ("pull_request", "labeled", "pytorch/pytorch", "ciflow/trunk", "label-ignored"),
@@ -107,12 +119,109 @@ def test_every_real_webhook_is_read_and_classified(shared):
         ("push", None, "pytorch/pytorch", "refs/heads/gh/alice/3/head", "push-ref-ignored"),
         ("push", None, "pytorch/pytorch", "refs/heads/mainly", "push-ref-ignored"),
         ("workflow_run", "completed", "pytorch/pytorch", None, "event-unknown"),
-        ("merge_group", "checks_requested", "pytorch/pytorch", None, "event-not-used"),
+        ("merge_group", "checks_requested", "pytorch/pytorch", None, "taken"),
+        ("merge_group", "destroyed", "pytorch/pytorch", None, "action-ignored"),
+        ("check_run", "completed", "pytorch/pytorch", None, "event-not-used"),
+        ("check_run", "rerequested", "pytorch/pytorch", "424242", "rerun-noted"),
+        ("check_run", "rerequested", "pytorch/pytorch", "15368", "check-not-ours"),
+        ("check_suite", "rerequested", "pytorch/pytorch", None, "check-not-ours"),
+        ("check_suite", "rerequested", "else/where", "424242", "not-upstream"),
+        ("installation", "suspend", None, None, "installation-noted"),
+        ("installation_repositories", "removed", None, None, "installation-noted"),
+        ("repository", "renamed", "org/downstream", None, "repository-noted"),
+        ("repository", "edited", "org/downstream", None, "event-not-used"),
+        ("star", "created", "pytorch/pytorch", None, "event-unknown"),
     ],
 )
 def test_what_is_wanted(event, action, repo, detail, code):
-    interest = classify(event, action, repo, "pytorch/pytorch", detail)
-    assert (interest.code, interest.take) == (code, code == "taken")
+    interest = classify(Kind(event, action, repo, detail), "pytorch/pytorch", app_id="424242")
+    what = "route" if code == "taken" else "note" if code.endswith("-noted") else "ignore"
+    assert (interest.code, interest.what) == (code, what)
+
+
+def test_without_an_app_no_check_is_ours():
+    kind = Kind("check_run", "rerequested", "pytorch/pytorch", None)
+    assert classify(kind, "pytorch/pytorch", app_id="").code == "check-not-ours"
+
+
+@pytest.mark.parametrize(
+    ("ref", "globs", "taken"),
+    [
+        ("refs/heads/release/2.14", ["release/*"], True),
+        ("refs/heads/release/2.14/x", ["release/*"], False),
+        ("refs/heads/release/2.14/x", ["release/**"], True),
+        ("refs/tags/v2", ["refs/tags/v[0-9]*"], True),
+        ("refs/tags/vx", ["refs/tags/v[0-9]*", "refs/tags/v[!a-w]"], True),
+        ("refs/tags/main", ["main"], False),
+        ("refs/heads/main", ["main", "x"], True),
+        ("refs/heads/m.in", ["refs/heads/m?in"], True),
+        ("refs/heads/main", ["refs/heads/m.in"], False),
+        ("refs/heads/a[b", ["a[b"], True),
+    ],
+)
+def test_which_pushes_are_told_is_for_the_settings_to_say(ref, globs, taken):
+    kind = Kind("push", None, "o/r", ref)
+    assert (classify(kind, "o/r", refs=globs).what == "route") == taken
+
+
+def test_what_the_real_webhooks_say_of_installations_and_repositories(shared):
+    def fact(name):
+        body = json.loads((shared / f"data/relay/webhook/{name}.json").read_bytes())
+        return fact_of(event_of(name), body)
+
+    created = fact("installation_created")
+    assert isinstance(created, InstallationFact)
+    assert (created.id, created.account, created.state) == (957387, "Codertocat", "active")
+    assert created.added == (RepositoryFact(186853002, "Codertocat/Hello-World", None, 957387),)
+    assert created.permissions["checks"] == "write"
+    assert fact("installation_suspend").state == "suspended"
+    assert fact("installation_deleted").state == "deleted"
+    renamed, transferred = fact("repository_renamed"), fact("repository_transferred")
+    assert (renamed.old_name.split("/")[1], transferred.old_name.split("/")[0]) == ("Hello-World", "octocat")
+    assert renamed.id
+    run = fact("check_run_rerequested")
+    assert (run.check_run_id, run.head_sha[:8]) == ("4", "d6fde929")
+    assert isinstance(run, RerunFact)
+    assert fact("check_suite_rerequested").check_run_id is None
+    assert fact("pull_request_closed").open is False
+    assert fact("pull_request_unlabeled").told_at.startswith("20")
+
+
+@pytest.mark.parametrize(
+    ("event", "body", "path"),
+    [
+        ("installation", {"installation": {"id": "1", "account": {"login": "a"}}}, "installation.id"),
+        ("installation", {"installation": {"id": 1}}, "installation.account"),
+        ("installation", {"installation": {"id": 2**64, "account": {"login": "a"}}}, "installation.id"),
+        ("repository", {"repository": {"full_name": "a/b", "id": 1}}, "changes"),
+        ("repository", {"repository": {"full_name": "ab", "id": 1}, "changes": {}}, "repository.full_name"),
+        ("check_run", {"check_run": {"id": 1, "head_sha": "x"}}, "check_run.head_sha"),
+        ("check_suite", {"check_suite": []}, "check_suite"),
+    ],
+)
+def test_a_wrong_field_of_a_noted_event_is_named(event, body, path):
+    with pytest.raises(BadRequest) as caught:
+        fact_of(event, body)
+    assert caught.value.extra["path"] == path
+
+
+@pytest.mark.parametrize(
+    ("event", "action", "worth"),
+    [
+        ("pull_request", "opened", True),
+        ("pull_request", "labeled", True),
+        ("pull_request", "assigned", False),
+        ("push", None, True),
+        ("check_run", "completed", False),
+        ("check_run", "rerequested", True),
+        ("installation", "created", True),
+        ("star", "created", False),
+        ("ping", None, False),
+        ("pull_request", ["x"], False),
+    ],
+)
+def test_which_lost_deliveries_are_worth_asking_for(event, action, worth):
+    assert worth_asking(event, action) == worth
 
 
 @pytest.mark.parametrize(
@@ -191,8 +300,9 @@ def test_no_value_in_any_field_makes_anything_but_an_event_or_a_bad_request(path
     problem = ""
     try:
         kind = kind_of("pull_request", body)
-        classify("pull_request", kind.action, kind.repo, "pytorch/pytorch", kind.detail)
+        classify(kind, "pytorch/pytorch")
         parse("pull_request", body)
+        fact_of("pull_request", body)
     except BadRequest as exc:
         problem = exc.message
     assert not problem or problem.startswith(path.split(".")[0])

@@ -7,7 +7,9 @@ import json
 
 import pytest
 
-from relay.domain.callback import bind, parse, run_url
+from relay.domain.allowlist_entry import Entry
+from relay.domain.callback import bind, parse, permit, run_url
+from relay.domain.providers import BUILDKITE, GITHUB, GITLAB
 from relay.errors import BadRequest, Forbidden
 
 GOOD = {
@@ -31,6 +33,7 @@ GOOD = {
     },
 }
 DELETE = object()
+NIGHTLY = {"repository": {"full_name": "pytorch/pytorch"}}
 
 
 def body(**changes):
@@ -73,7 +76,17 @@ def test_the_published_bodies_are_taken(shared, name):
         ({"delivery_id": ["x"]}, "delivery_id"),
         ({"delivery_id": "x" * 65}, "delivery_id"),
         ({"event_type": ["pull_request"]}, "event_type"),
-        ({"event_type": "nightly"}, "event_type"),
+        ({"event_type": "nightly"}, "delivery_id"),
+        ({"event_type": "nightly", "delivery_id": "e" * 39}, "delivery_id"),
+        ({"event_type": "periodic", "delivery_id": "e" * 40}, "payload.repository.full_name"),
+        (
+            {"event_type": "nightly", "delivery_id": "e" * 40, "payload": NIGHTLY | {"head_sha": "f" * 40}},
+            "payload.head_sha",
+        ),
+        (
+            {"event_type": "nightly", "delivery_id": "e" * 40, "payload": NIGHTLY, "workflow__status": "in_progress"},
+            "workflow.status",
+        ),
         ({"payload": "text"}, "payload"),
         ({"workflow": []}, "workflow"),
         ({"workflow": DELETE}, "workflow"),
@@ -146,25 +159,124 @@ def test_job_names_may_be_anything_printable(name):
 
 def test_a_run_reports_for_itself_alone():
     report = read(GOOD)
-    bind(report, {"run_id": "24033272679", "run_attempt": "1"})
-    bind(report, {})
+    bind(report, GITHUB, {"run_id": "24033272679", "run_attempt": "1"})
+    bind(report, GITHUB, {})
+    bind(report, GITLAB, {"pipeline_id": 24033272679, "run_id": "another provider's word"})
+    for provider, claims in ((GITLAB, {"pipeline_id": "1"}), (BUILDKITE, {"build_id": "1"})):
+        with pytest.raises(Forbidden, match="token was issued to"):
+            bind(report, provider, claims)
     for claims in ({"run_id": "1"}, {"run_id": "24033272679", "run_attempt": "2"}):
         with pytest.raises(Forbidden, match="token was issued to"):
-            bind(report, claims)
+            bind(report, GITHUB, claims)
+
+
+OURS = "https://github.com/Ascend/pytorch/actions/runs/5"
+BUILD = {"organization_slug": "vllm", "pipeline_slug": "ci"}
 
 
 @pytest.mark.parametrize(
-    ("url", "run_id", "by_github", "shown"),
+    ("url", "run_id", "provider", "claims", "shown"),
     [
-        ("https://github.com/ascend/PyTorch/actions/runs/5/job/6", "5", True, "https://github.com/ascend/PyTorch/actions/runs/5/job/6"),
-        ("https://github.com/other/repo/actions/runs/5", "5", True, "https://github.com/Ascend/pytorch/actions/runs/5"),
-        ("https://evil.example/Ascend/pytorch/", "5", True, "https://github.com/Ascend/pytorch/actions/runs/5"),
-        ("https://github.com/Ascend/pytorch/../../evil", "5", True, "https://github.com/Ascend/pytorch/actions/runs/5"),
-        ("", "x5", True, None),
-        ("https://buildkite.com/vllm/ci/builds/1", "018c", False, "https://buildkite.com/vllm/ci/builds/1"),
-        ("", "018c", False, None),
+        ("https://github.com/ascend/PyTorch/actions/runs/5/job/6", "5", GITHUB, {}, "https://github.com/ascend/PyTorch/actions/runs/5/job/6"),
+        ("https://github.com/other/repo/actions/runs/5", "5", GITHUB, {}, OURS),
+        ("https://evil.example/Ascend/pytorch/", "5", GITHUB, {}, OURS),
+        ("https://github.com/Ascend/pytorch/../../evil", "5", GITHUB, {}, OURS),
+        ("https://github.com/Ascend/pytorch/%2e%2e/x", "5", GITHUB, {}, OURS),
+        ("https://github.com/Ascend/pytorch/%252e%252e/x", "5", GITHUB, {}, OURS),
+        ("https://github.com/Ascend/pytorch-evil/x", "5", GITHUB, {}, OURS),
+        ("", "x5", GITHUB, {}, None),
+        ("https://buildkite.com/vllm/ci/builds/1", "018c", BUILDKITE, BUILD, "https://buildkite.com/vllm/ci/builds/1"),
+        ("https://buildkite.com/other/ci/builds/1", "018c", BUILDKITE, BUILD, None),
+        ("https://buildkite.com/vllm/ci/builds/1", "018c", BUILDKITE, {}, None),
+        ("https://evil.example/vllm/ci/builds/1", "018c", BUILDKITE, BUILD, None),
+        ("https://gitlab.com/group/sub/project/-/jobs/1", "018c", GITLAB, {"iss": "https://gitlab.com", "project_path": "group/sub/project"}, "https://gitlab.com/group/sub/project/-/jobs/1"),
+        ("", "018c", BUILDKITE, BUILD, None),
     ],
 )  # fmt: skip
-def test_which_url_is_shown(url, run_id, by_github, shown):
+def test_which_url_is_shown(url, run_id, provider, claims, shown):
     report = read(body(workflow__url=url, workflow__run_id=run_id))
-    assert run_url(report, "Ascend/pytorch", by_github) == shown
+    assert run_url(report, "Ascend/pytorch", provider, claims) == shown
+
+
+WORKFLOW = "Ascend/pytorch/.github/workflows/ci.yml@refs/heads/main"
+
+
+@pytest.mark.parametrize(
+    ("keys", "provider", "claims", "problem"),
+    [
+        ({}, GITHUB, {}, None),
+        ({"refs": ("main",)}, GITHUB, {"ref": "refs/heads/main"}, None),
+        ({"refs": ("main",)}, GITHUB, {"ref": "refs/tags/main"}, "refs of o/r that may report are main"),
+        ({"refs": ("main",)}, GITHUB, {"ref": "refs/heads/main2"}, "the token's is refs/heads/main2"),
+        ({"refs": ("main",)}, GITHUB, {}, "tokens of github say none"),
+        ({"refs": ("refs/heads/main",)}, BUILDKITE, {"build_branch": "main"}, None),
+        ({"workflows": (".github/workflows/*.yml",)}, GITHUB, {"job_workflow_ref": WORKFLOW}, None),
+        ({"workflows": ("Ascend/pytorch/.github/workflows/ci.yml",)}, GITHUB, {"job_workflow_ref": WORKFLOW}, None),
+        ({"workflows": (".github/workflows/nightly.yml",)}, GITHUB, {"job_workflow_ref": WORKFLOW}, "workflows of o/r"),
+        ({"workflows": ("ci/*.yml",)}, GITLAB, {"ci_config_ref_uri": "gitlab.com/g/p//ci/a.yml@refs/heads/x"}, None),
+        ({"workflows": ("x",)}, BUILDKITE, {}, "tokens of buildkite say none"),
+    ],
+)
+def test_who_may_report_by_the_allowlists_refs_and_workflows(keys, provider, claims, problem):
+    entry = Entry("o/r", "o/r", "L2", **keys)
+    if problem is None:
+        permit(entry, provider, claims)
+        return
+    with pytest.raises(Forbidden) as caught:
+        permit(entry, provider, claims)
+    assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["action_nightly_github.json", "action_buildkite_shipped.json"])
+def test_the_published_self_reports_are_taken(shared, name):
+    report = parse((shared / "data/relay/callback" / name).read_bytes())
+    assert (report.self_report.event, report.self_report.sha) == ("nightly", "e" * 40)
+    assert report.self_report.upstream == "pytorch/pytorch"
+    assert report.workflow.run_id in ("1", "018cdabc-d930-49f6-9085-634c4cb582ed")
+
+
+def triage(**changes):
+    return {"schema_version": 1, "category": "infra", "confidence": "low", "summary": "no disk", **changes}
+
+
+def test_the_published_triage_verdict_is_kept_whole(shared):
+    given = json.loads((shared / "data/relay/callback/triage_verdict_8673.json").read_text())
+    report = read(body(workflow__triage_verdict=given))
+    assert (report.triage, report.triage_problem) == (given, None)
+    assert report.wire("")["triage_verdict"] == given
+
+
+def test_what_is_too_long_in_a_triage_verdict_is_cut():
+    many = [{"excerpt": f"{n}\n" + "x" * 1200} for n in range(12)]
+    kept = read(body(workflow__triage_verdict=triage(summary="s" * 1200, evidence=many[:9], unknown=1))).triage
+    assert (len(kept["summary"]), len(kept["evidence"]), len(kept["evidence"][0]["excerpt"])) == (1000, 9, 1000)
+    assert "unknown" not in kept
+    small = [{"job": str(n)} for n in range(12)]
+    assert len(read(body(workflow__triage_verdict=triage(evidence=small))).triage["evidence"]) == 10
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("upstream", "valid dictionary"),
+        ([], "valid dictionary"),
+        (triage(schema_version=2), "schema_version"),
+        (triage(category="mine"), "category"),
+        (triage(confidence=0.9), "confidence"),
+        (triage(summary=" "), "summary"),
+        (triage(summary=True), "summary"),
+        (triage(suspected_upstream={"pr": 1}), "category upstream alone"),
+        (triage(category="upstream", suspected_upstream={"reason": "x"}), "neither a pull request nor a commit"),
+        (triage(category="upstream", suspected_upstream={"pr": True}), "suspected_upstream.pr"),
+        (triage(category="upstream", suspected_upstream={"commit": "main"}), "suspected_upstream.commit"),
+        (triage(evidence=[{"log_url": "javascript:alert(1)"}]), "evidence.0.log_url"),
+        (triage(evidence=[{"log_url": "https://github.com@evil.example/x"}]), "evidence.0.log_url"),
+        (triage(evidence={"job": "x"}), "evidence"),
+        (triage(filler="x" * 17_000), "bytes, at most 16384"),
+    ],
+)
+def test_a_triage_verdict_of_another_shape_is_dropped_whole_and_the_report_is_not(given, says):
+    report = read(body(workflow__triage_verdict=given))
+    assert report.triage is None
+    assert says in report.triage_problem
+    assert "triage_verdict" not in report.wire("")

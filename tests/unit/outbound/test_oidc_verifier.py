@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import httpx2
 import jwt
 import pytest
 
 from relay.demo.ledger import Key
-from relay.errors import Unauthorized, Unavailable
+from relay.domain.providers import BUILDKITE, GITHUB, Pipeline
+from relay.errors import Forbidden, RepositoryUnknown, Unauthorized, Unavailable
 from relay.github.oidc import Verifier
-from relay.settings import Issuer
 
 ISSUER = "https://issuer.example"
 AUDIENCE = "pytorch-cross-repo-ci-relay"
@@ -45,7 +47,8 @@ class Service:
 class Bench:
     def __init__(self, service, **issuer):
         self.now = NOW
-        self.verifier = Verifier([Issuer(issuer=ISSUER, **issuer)], AUDIENCE, get=service, clock=lambda: self.now)
+        row = replace(issuer.pop("row", GITHUB), issuer=ISSUER, **issuer)
+        self.verifier = Verifier(lambda: {ISSUER: row}, AUDIENCE, get=service, clock=lambda: self.now)
 
     def verify(self, token):
         return self.verifier.verify(token)
@@ -201,6 +204,33 @@ def test_a_token_without_an_id_is_known_by_itself(key):
     assert len(long) < 255
 
 
-def test_the_repository_claim_is_the_issuers(key):
-    bench = Bench(Service(key), repository_claim="project_path")
+def test_the_repository_claim_is_the_providers(key):
+    bench = Bench(Service(key), repository="project_path")
     assert bench.verify(sign(key, project_path="group/project")).repository == "group/project"
+
+
+@pytest.mark.parametrize(
+    ("said", "number"), [("74", 74), (74, 74), (None, None), ("x", ...), ("9" * 25, ...), (True, ...), ("-1", ...)]
+)
+def test_the_repositorys_number_is_read_or_the_token_refused(key, said, number):
+    token = _encode(key, claims(repository_id=said))
+    if number is ...:
+        with pytest.raises(Unauthorized, match="no number of a repository"):
+            Bench(Service(key)).verify(token)
+    else:
+        assert Bench(Service(key)).verify(token).repository_id == number
+
+
+def test_a_pipeline_speaks_for_the_repository_it_is_mapped_to(key):
+    vllm = Pipeline("vllm-project/vllm", {"build_branch": ("main", "release")})
+    bench = Bench(Service(key), row=BUILDKITE, pipelines={"org-1/pipe-1": vllm})
+
+    def verify(**over):
+        return bench.verify(sign(key, organization_id="ORG-1", pipeline_id="pipe-1", repository=None, **over))
+
+    assert verify(build_branch="main").repository == "vllm-project/vllm"
+    for branch in ("pull/7/head", None, "mainly"):
+        with pytest.raises(Forbidden, match="build_branch"):
+            verify(build_branch=branch)
+    with pytest.raises(RepositoryUnknown, match="org-1/other"):
+        bench.verify(sign(key, organization_id="org-1", pipeline_id="other", repository="vllm-project/vllm"))

@@ -1,0 +1,96 @@
+"""What is done every so often, whoever asks: documents on GitHub, deliveries that never arrived, old rows.
+
+Runs as a thread of the pump. The database says what is due and who does it, so any number of pumps share the work.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+from relay.errors import RelayError
+from relay.github.reads import Reader
+from relay.services import allowlists, providers, reconciling, tidying
+from relay.services.readers import make_reader
+from relay.settings import Settings
+from relay.store import chores
+from relay.store.db import open_engine, reading
+
+log = structlog.get_logger(__name__)
+TICK_S = 1.0
+TIDY_S = 900.0
+
+
+@dataclass(frozen=True)
+class Chore:
+    """``run(memory, now)`` gets what the last time left and returns what the next one gets."""
+
+    name: str
+    every_s: float
+    run: Callable[[dict[str, Any], float], dict[str, Any]]
+
+
+def chores_of(engine: Engine, settings: Settings, reader: Reader) -> list[Chore]:
+    """The chores that these settings ask for."""
+
+    def fetching(document: Any) -> Chore:
+        return Chore(document.kind, settings.document_s, lambda m, n: document.fetch(engine, settings, reader, m, n))
+
+    found = [Chore("tidy", TIDY_S, lambda m, n: tidying.tidy(engine, settings, n))]
+    found += [fetching(d) for d in (allowlists.DOCUMENT, providers.DOCUMENT) if d.place(settings) is not None]
+    if settings.github_app_id and settings.github_private_key.get_secret_value():
+        found.append(Chore("reconcile", settings.reconcile_s, lambda m, n: reconciling.reconcile(engine, reader, m, n)))
+    return found
+
+
+def step(engine: Engine, found: list[Chore], now: float) -> list[str]:
+    """Does what is due; -> the names of it. What goes wrong is logged, kept in the chore's row, and tried next time."""
+    with reading(engine) as conn:
+        rows = {chore.name: chores.get(conn, chore.name) for chore in found}
+    done = []
+    for chore in found:
+        row = rows[chore.name]
+        if row is not None and row.due_at > now:
+            continue
+        with engine.begin() as conn:
+            memory = chores.claim(conn, chore.name, now, chore.every_s)
+        if memory is None:
+            continue
+        error, after = None, None
+        try:
+            after = chore.run(memory, now)
+        except OperationalError:
+            raise
+        except RelayError as exc:
+            error = str(exc)
+            log.warning("chore failed", chore=chore.name, error=error)
+        except Exception as exc:
+            # a fault of one must not end the others
+            error = f"{type(exc).__name__}: {exc}"
+            log.exception("chore failed", chore=chore.name)
+        with engine.begin() as conn:
+            chores.finish(conn, chore.name, now, memory=after, error=error)
+        done.append(chore.name)
+    return done
+
+
+def run(settings: Settings, stop: threading.Event) -> None:
+    """Looks every second until ``stop``. A database that is away for a while is waited for."""
+    engine = open_engine(settings.database)
+    reader = make_reader(settings)
+    found = chores_of(engine, settings, reader)
+    while not stop.wait(TICK_S):
+        try:
+            step(engine, found, time.time())
+        except DBAPIError as exc:
+            log.warning("database does not answer", error=str(exc.orig))
+            stop.wait(5.0)
+    reader.close()
+    engine.dispose()

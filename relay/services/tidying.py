@@ -1,0 +1,43 @@
+"""Forgets what is old: bodies of routed webhooks, ignored webhooks, used tokens, settled redeliveries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from sqlalchemy import Connection, Engine
+
+from relay.settings import Settings
+from relay.store import commits, deliveries, redeliveries
+
+log = structlog.get_logger(__name__)
+BATCH = 1000
+"""Rows a transaction: nobody who must answer waits long behind it."""
+DAY_S = 86400.0
+
+
+def tidy(engine: Engine, settings: Settings, now: float) -> dict[str, Any]:
+    """-> how much was forgotten, by kind."""
+    bodies = now - settings.keep_bodies_days * DAY_S
+    ignored = now - settings.keep_ignored_days * DAY_S
+    forgotten = {
+        "bodies": _in_batches(engine, lambda conn: deliveries.drop_bodies(conn, bodies, BATCH)),
+        "ignored": _in_batches(engine, lambda conn: deliveries.drop_ignored(conn, ignored, BATCH)),
+    }
+    with engine.begin() as conn:
+        forgotten["redeliveries"] = redeliveries.purge(conn, ignored)
+        forgotten["commits"] = commits.purge(conn, now - DAY_S)
+    if any(forgotten.values()):
+        log.info("tidied", **forgotten)
+    return forgotten
+
+
+def _in_batches(engine: Engine, drop: Callable[[Connection], int]) -> int:
+    total = 0
+    while True:
+        with engine.begin() as conn:
+            dropped = drop(conn)
+        total += dropped
+        if dropped < BATCH:
+            return total
