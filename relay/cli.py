@@ -145,12 +145,13 @@ def config_explain(
     test: Annotated[str, typer.Argument(help="test/test_x.py::TestX::test_a, by its names in the source.")],
     configs: Annotated[Path, typer.Option(help="The device's folder.")] = Path("test_configs/spyre"),
     opdb: Annotated[Path | None, typer.Option(help="Op database from python -m relay.worker.opdb.")] = None,
+    machine: Annotated[str, typer.Option("--platform", help="An architecture; default: this machine's.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Which entry governs each group of a test's variants, where it stands and why it wins."""
     from relay import cli_explain
 
-    raise typer.Exit(cli_explain.run(test, configs, opdb, as_json=as_json))
+    raise typer.Exit(cli_explain.run(test, configs, opdb, machine=machine, as_json=as_json))
 
 
 @config_app.command("import")

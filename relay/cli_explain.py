@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 from pathlib import Path
 
 from rich.console import Console
@@ -19,15 +20,22 @@ SHOWN = 8
 
 
 def run(
-    test: str, folder: Path, opdb: Path | None = None, *, as_json: bool = False, console: Console | None = None
+    test: str,
+    folder: Path,
+    opdb: Path | None = None,
+    *,
+    machine: str = "",
+    as_json: bool = False,
+    console: Console | None = None,
 ) -> int:
-    """Prints what governs each group of variants of ``file::Class::method``. 0; 1 when no variant can run."""
+    """Prints what governs each group of variants of ``file::Class::method``, on this machine's architecture unless
+    ``machine`` names another. 0; 1 when no variant can run."""
     console = console or Console(soft_wrap=True, highlight=False)
     try:
         wanted = TestId.parse(test)
     except ValueError as exc:
         raise SettingsError(str(exc), "for example test/test_view_ops.py::TestViewOps::test_real") from exc
-    device = load_device(folder)
+    device = load_device(folder, platform=machine or platform.machine())
     ops = None
     if opdb is not None:
         try:

@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 a test failed, 2 usage or config (nothing collected among 
 from __future__ import annotations
 
 import json
+import platform
 import subprocess
 import sys
 import tempfile
@@ -54,7 +55,7 @@ class Wanted:
 def run(wanted: Wanted, console: Console | None = None) -> int:
     """Runs and reports; see the module for the exit codes."""
     console = console or Console(soft_wrap=True, highlight=False)
-    device = load_device(wanted.configs)
+    device = load_device(wanted.configs, platform=platform.machine())
     tests = chosen(wanted.tests, wanted.tree, device.configs, wanted.tags)
     began = time.time()
     lines, report = execute(device, tests, wanted.tree, wanted.variant_s)

@@ -43,7 +43,7 @@ def run_models(wanted: Wanted, models: Sequence[str], cases: Sequence[Path], *, 
     files = list(yaml_files(cases))
     sources = [ConfigSource(str(path), read_text(path)) for path in files]
     configs = load_configs(sources, compat=True)
-    found = cases_of(sources, configs)
+    found = cases_of(configs)
     known = sorted({model for case in found for model in case.models})
     for model in models:
         if model != "all" and model not in known:

@@ -6,6 +6,7 @@ can name code that is not an operator.
 
 from __future__ import annotations
 
+import importlib
 import json
 import operator
 import types
@@ -146,10 +147,21 @@ def _is_operator(found: Any) -> bool:
     return isinstance(found, types.FunctionType) and found.__module__ in _MODULES_OF_OPERATORS
 
 
-def resolve_module(name: str) -> Any:
-    """A class of torch.nn. Raises Unbuildable for every other: a model's own code is not here, and is not run."""
+def resolve_module(name: str, packages: frozenset[str] = frozenset()) -> Any:
+    """A class of torch.nn, or of one of ``packages``, whose code the machine's owner lets configs run.
+
+    Raises Unbuildable for every other.
+    """
     prefix, _, last = name.rpartition(".")
-    found = getattr(torch.nn, last, None) if prefix == "torch.nn" or prefix.startswith("torch.nn.modules") else None
+    found: Any = None
+    if prefix == "torch.nn" or prefix.startswith("torch.nn.modules"):
+        found = getattr(torch.nn, last, None)
+    elif prefix.partition(".")[0] in packages:
+        try:
+            found = getattr(importlib.import_module(prefix), last, None)
+        except ImportError as exc:
+            raise Unbuildable(f"{name} cannot be imported here: {exc}") from exc
     if not (isinstance(found, type) and issubclass(found, torch.nn.Module)):
-        raise Unbuildable(f"{name} is not a module of torch.nn")
+        allowed = ", ".join(["torch.nn", *sorted(packages)])
+        raise Unbuildable(f"{name} is not a module of {allowed}")
     return found

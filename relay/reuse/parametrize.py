@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from relay.reuse import restrictions
+from relay.reuse import given, module_tests, restrictions
+from relay.reuse.dtypes import dtype_name, dtype_of
 from relay.reuse.policy import TestPolicy
 from selector.configs import TestFacts
 
@@ -22,14 +23,6 @@ from selector.configs import TestFacts
 # is imported where it is used.
 
 Generator = Callable[..., Iterator[tuple[Any, str, dict[str, Any], Callable[..., Any]]]]
-
-
-def dtype_name(dtype: Any) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
-def dtype_of(name: str) -> Any:
-    return getattr(torch, name)
 
 
 def narrow(generate: Generator, policy: TestPolicy, why_empty: list[str]) -> Generator:
@@ -47,7 +40,7 @@ def narrow(generate: Generator, policy: TestPolicy, why_empty: list[str]) -> Gen
         if isinstance(owner, upstream.ops):
             return _ops(owner, policy, why_empty)
         if isinstance(owner, modules):
-            return _modules(owner, policy, why_empty)
+            return module_tests.narrow(owner, policy, why_empty)
         if isinstance(owner, reparametrize):
             adapted = copy.copy(owner)
             adapted.parametrizer = _Adapter(narrow(owner.parametrizer._parametrize_test, policy, why_empty))
@@ -123,6 +116,8 @@ def _ops(owner: Any, policy: TestPolicy, why_empty: list[str]) -> Generator:
         if not kept:
             why_empty.append(f"none of the test's {len(owner.op_list)} ops is supported by the device and its configs")
             return iter(())
+        if policy.has_inputs:
+            kept = [_with_inputs(policy, op) for op in kept]
         part = copy.copy(owner)
         part.op_list = kept
         if not policy.limits_dtypes:
@@ -161,27 +156,39 @@ def keeps(policy: TestPolicy, op: Any) -> bool:
 def _by_dtype(
     part: Any, policy: TestPolicy, test: Any, generic_cls: Any, device_cls: Any, why_empty: list[str]
 ) -> Iterator[Any]:
-    stays = {id(op): _stays(policy, op) for op in part.op_list}
-    takes_more = _takes_more(part.opinfo_dtypes)
-    seen: dict[int, set[Any]] = {}
+    """Dtypes that differ from op to op. Upstream asks each OpInfo what it supports: it is shown copies that say what
+    is wanted, so that nothing is generated to be thrown away, and nothing costs a second pass."""
+    from torch.testing._internal.common_device_type import OpDTypes
+
     generated = 0
-    for made in part._parametrize_test(test, generic_cls, device_cls):
-        kwargs = made[2]
-        dtype, op = kwargs.get("dtype"), id(kwargs["op"])
-        if takes_more:
-            seen.setdefault(op, set()).add(dtype)
-        if dtype is None or dtype in stays[op]:
+    if not _takes_more(part.opinfo_dtypes):
+        stays = {id(op): _stays(policy, op) for op in part.op_list}
+        for made in part._parametrize_test(test, generic_cls, device_cls):
+            dtype = made[2].get("dtype")
+            if dtype is None or dtype in stays[id(made[2]["op"])]:
+                generated += 1
+                yield made
+    else:
+        fixed = None if isinstance(part.opinfo_dtypes, OpDTypes) else frozenset(part.opinfo_dtypes)
+        real = {}
+        shown = []
+        for op in part.op_list:
+            listed = fixed if fixed is not None else op.supported_dtypes(device_cls.device_type)
+            if part.allowed_dtypes is not None:
+                listed = part.allowed_dtypes.intersection(listed)
+            names = policy.dtypes(map(dtype_name, listed), op.name, op.variant_test_name)
+            wanted = [d for d in listed if dtype_name(d) in names]
+            wanted += [dtype_of(n) for n in sorted(names - {dtype_name(d) for d in listed})]
+            copied = copy.copy(op)
+            copied.supported_dtypes = lambda device_type, wanted=tuple(wanted): wanted
+            real[id(copied)] = op
+            shown.append(copied)
+        asked = copy.copy(part)
+        asked.op_list, asked.opinfo_dtypes, asked.allowed_dtypes = shown, OpDTypes.supported, None
+        for made in asked._parametrize_test(test, generic_cls, device_cls):
             generated += 1
+            made[2]["op"] = real[id(made[2]["op"])]
             yield made
-    for op in part.op_list if takes_more else ():
-        extra = policy.included_dtypes(op.name, op.variant_test_name)
-        here = seen.get(id(op), set())
-        more = tuple(d for d in map(dtype_of, sorted(extra)) if d not in here)
-        if more and None not in here:
-            added = copy.copy(part)
-            added.op_list, added.opinfo_dtypes, added.allowed_dtypes = [op], more, None
-            generated += len(more)
-            yield from added._parametrize_test(test, generic_cls, device_cls)
     if not generated:
         why_empty.append(
             f"none of the dtypes of its {len(part.op_list)} ops is supported by the device and its configs"
@@ -272,6 +279,11 @@ def _pick_one(part: Any, op: Any, policy: TestPolicy, device_cls: Any) -> None:
     part.allowed_dtypes = None
 
 
+def _with_inputs(policy: TestPolicy, op: Any) -> Any:
+    inputs = policy.op_inputs(op.name, op.variant_test_name)
+    return op if inputs is None else given.op_with(op, inputs)
+
+
 def _injected(policy: TestPolicy, present: set[str]) -> list[Any]:
     wanted = policy.injected_ops()
     if not wanted:
@@ -287,47 +299,6 @@ def _injected(policy: TestPolicy, present: set[str]) -> list[Any]:
         if op.full_name not in present
         and missing & op_names(op.name, op.variant_test_name)
         and policy.keeps_op(op.name, op.variant_test_name)
-    ]
-
-
-def _modules(owner: Any, policy: TestPolicy, why_empty: list[str]) -> Generator:
-    def generate(test: Any, generic_cls: Any, device_cls: Any) -> Iterator[Any]:
-        kept = [info for info in owner.module_info_list if policy.keeps_module(info.name)]
-        kept += _injected_modules(policy, {info.name for info in kept})
-        if not kept:
-            why_empty.append(
-                f"none of the test's {len(owner.module_info_list)} modules is supported by the device and its configs"
-            )
-            return
-        generated = 0
-        for info in kept:
-            part = copy.copy(owner)
-            listed = set(info.supported_dtypes(device_cls.device_type))
-            if owner.allowed_dtypes is not None:
-                listed &= owner.allowed_dtypes
-            names = policy.dtypes(map(dtype_name, listed), info.name)
-            shown = copy.copy(info)
-            shown.supported_dtypes = lambda device_type, names=names: {dtype_of(n) for n in sorted(names)}
-            part.module_info_list, part.allowed_dtypes = [shown], None
-            for made, suffix, kwargs, decorators in part._parametrize_test(test, generic_cls, device_cls):
-                generated += 1
-                yield made, suffix, {**kwargs, "module_info": info}, decorators
-        if not generated:
-            why_empty.append(f"none of the dtypes of its {len(kept)} modules is supported by the device and configs")
-
-    return generate
-
-
-def _injected_modules(policy: TestPolicy, present: set[str]) -> list[Any]:
-    wanted = policy.injected_modules()
-    if not wanted:
-        return []
-    from torch.testing._internal.common_modules import module_db
-
-    return [
-        info
-        for info in module_db
-        if info.name not in present and wanted & {info.name, f"torch.{info.name}", info.formatted_name}
     ]
 
 

@@ -12,8 +12,9 @@ from functools import cached_property
 from pathlib import Path
 
 from relay.reuse.registry import Registry, VariantRecord
-from selector.configs import Capability, Precision, ReuseConfigs, TestFacts
+from selector.configs import Capability, Precision, ReuseConfigs, TestFacts, given
 from selector.configs.chain import Chain
+from selector.configs.tree import Item
 from selector.model import TestId
 
 
@@ -60,6 +61,22 @@ class TestPolicy(Chain):
         return self.configs is not None and any(
             m.entry.selectors.include or m.entry.selectors.exclude for m in self.configs.matches(self.test)
         )
+
+    @cached_property
+    def has_inputs(self) -> bool:
+        """Whether a config gives inputs to the test's ops or modules."""
+        return self.configs is not None and given.has_inputs(self.configs, self.test)
+
+    def op_inputs(self, op: str, variant: str) -> given.Given | None:
+        return given.op_inputs(self.configs, self.test, op, variant) if self.configs is not None else None
+
+    def module_inputs(self, name: str) -> given.Given | None:
+        return given.module_inputs(self.configs, self.test, name) if self.configs is not None else None
+
+    @cached_property
+    def modules_by_path(self) -> tuple[Item, ...]:
+        """Modules that a config adds by where the class lies."""
+        return given.modules_by_path(self.configs, self.test) if self.configs is not None else ()
 
     @cached_property
     def tagged(self) -> bool:

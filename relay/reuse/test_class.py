@@ -13,6 +13,7 @@ from unittest import SkipTest
 import torch
 
 from relay.reuse import parametrize, restrictions
+from relay.reuse.dtypes import dtype_name, dtype_of
 from relay.reuse.policy import Reuse, TestPolicy, active
 from relay.reuse.registry import VariantRecord
 from selector.model import Mode, TestId
@@ -80,8 +81,8 @@ def make_test_class(base: Any, device_type: str = "privateuse1") -> Any:
                 return dtypes
             kept = [d for d in dtypes if _keeps(policy, d)]
             if all(isinstance(d, torch.dtype) for d in dtypes):
-                names = {parametrize.dtype_name(d) for d in kept}
-                kept += [parametrize.dtype_of(n) for n in sorted(policy.included_dtypes() - names)]
+                names = {dtype_name(d) for d in kept}
+                kept += [dtype_of(n) for n in sorted(policy.included_dtypes() - names)]
             if not kept:
                 assert cls._relay_why_empty is not None
                 cls._relay_why_empty.append(f"none of its {len(dtypes)} dtypes is supported by the device and configs")
@@ -111,7 +112,7 @@ def _file(reuse: Reuse, cls: Any) -> str:
 
 def _keeps(policy: TestPolicy, dtypes: Any) -> bool:
     several = dtypes if isinstance(dtypes, (tuple, list)) else (dtypes,)
-    return all(policy.keeps_dtype(parametrize.dtype_name(d)) for d in several)
+    return all(policy.keeps_dtype(dtype_name(d)) for d in several)
 
 
 def _with_narrowed(test: Any, policy: TestPolicy, why_empty: list[str]) -> Any:

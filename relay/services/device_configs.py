@@ -23,8 +23,11 @@ class DeviceConfigs:
     texts: tuple[ConfigSource, ...]
 
 
-def load_device(folder: Path) -> DeviceConfigs:
-    """Reads ``capability.yaml`` and every other ``*.yaml`` of ``folder``. SettingsError, ConfigError."""
+def load_device(folder: Path, *, platform: str | None = None) -> DeviceConfigs:
+    """Reads ``capability.yaml`` and every other ``*.yaml`` of ``folder``, for machines of an architecture (None: any).
+
+    Raises SettingsError, ConfigError.
+    """
     sheet = folder / CAPABILITY
     try:
         text = sheet.read_text(encoding="utf-8")
@@ -37,4 +40,4 @@ def load_device(folder: Path) -> DeviceConfigs:
         raise SettingsError(f"{folder}: a config is not UTF-8: {exc}", "save it as UTF-8") from exc
     if len(texts) < 2:
         raise SettingsError(f"{folder}: there is no reuse config beside {CAPABILITY}", "docs/configs.md shows one")
-    return DeviceConfigs(load_capability(text, sheet.name), text, load_configs(texts), texts)
+    return DeviceConfigs(load_capability(text, sheet.name), text, load_configs(texts, platform=platform), texts)

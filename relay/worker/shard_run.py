@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -111,7 +112,9 @@ class Runner:
                 texts = dict(shard.configs)
                 if shard.capability:
                     texts.setdefault(CAPABILITY, shard.capability)  # configs extend it by this name
-                self._configs = load_configs([ConfigSource(name, text) for name, text in texts.items()])
+                self._configs = load_configs(
+                    [ConfigSource(name, text) for name, text in texts.items()], platform=platform.machine()
+                )
             if shard.capability:
                 self._capability = load_capability(shard.capability, CAPABILITY)
         except SelectorError as exc:

@@ -6,10 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from itertools import combinations, product
 
-from selector.configs.model import ConfigProblem, Level
+from selector.configs.model import ConfigProblem, Level, Place
 from selector.configs.patterns import NamePattern, PathPattern
-from selector.configs.rules import scope_score
+from selector.configs.rules import entry_score
 from selector.configs.tree import Edits, FileEntry, Item, Suite, TestEntry
+
+
+def problem_at(place: Place, level: Level, code: str, message: str, hint: str = "") -> ConfigProblem:
+    return ConfigProblem(place.source, place.line, place.column, level, code, message, hint, place.path)
 
 
 def check_conflicts(suites: Sequence[Suite], compat: bool) -> list[ConfigProblem]:
@@ -18,9 +22,8 @@ def check_conflicts(suites: Sequence[Suite], compat: bool) -> list[ConfigProblem
 
     def complain(at: TestEntry | FileEntry, first: TestEntry | FileEntry, message: str) -> None:
         level: Level = "warning" if compat else "error"
-        where = (at.place.source, at.place.line, at.place.column)
         text = f"{message} (the other: {first.place})"
-        problems.append(ConfigProblem(*where, level, "config-conflict", text, "let one of the two say it"))
+        problems.append(problem_at(at.place, level, "config-conflict", text, "let one of the two say it"))
 
     files = [(suite, file) for suite in suites for file in suite.files]
 
@@ -69,12 +72,14 @@ def _shared_name(x: TestEntry, y: TestEntry, other_config: bool) -> str | None:
 
 
 def tie(x: TestEntry, y: TestEntry) -> bool:
-    """Whether some op and dtype make both entries equally specific."""
+    """Whether some op and dtype make both entries equally specific, on some machine."""
+    if x.platforms and y.platforms and not set(x.platforms) & set(y.platforms):
+        return False
     for op in _samples(x.ops, y.ops):
         for dtype in _samples(x.dtypes, y.dtypes):
             if _drops(x, op, dtype) or _drops(y, op, dtype):
                 continue
-            scores = [scope_score(e.ops, frozenset((op,))) + scope_score(e.dtypes, frozenset((dtype,))) for e in (x, y)]
+            scores = [entry_score(e, frozenset((op,)), frozenset((dtype,))) for e in (x, y)]
             if scores[0] == scores[1]:
                 return True
     return False
@@ -101,10 +106,7 @@ def check_until(suites: Sequence[Suite], today: date) -> list[ConfigProblem]:
             what = thing.name if isinstance(thing, Item) else "this entry"
             message = f"{what} was to hold until {thing.why.until}"
             hint = "look at it again, then move or remove the date"
-            place = thing.place
-            problems.append(
-                ConfigProblem(place.source, place.line, place.column, "warning", "config-until-passed", message, hint)
-            )
+            problems.append(problem_at(thing.place, "warning", "config-until-passed", message, hint))
     return problems
 
 

@@ -181,6 +181,8 @@ def _over(best: Match, other: Match, ops: frozenset[str], dtypes: frozenset[str]
         named = "a named class" if a[0][1] == 2 else "a class pattern"
         return f"{named} goes before {'a class pattern' if b[0][1] else 'no class'}"
     if a[1] != b[1]:
+        if best.entry.platforms and not other.entry.platforms:
+            return "naming the machine goes before naming none"
         if _scope(best.entry.ops, ops) + _scope(best.entry.dtypes, dtypes) > 0:
             return "naming the variant's op or dtype goes before not naming it"
         return "naming no op or dtype goes before naming others only"
@@ -203,6 +205,10 @@ def _notes(configs: ReuseConfigs, test: TestId, chain: Chain, entries: Sequence[
             yield f"{entry.place} has selectors: they are decided when the test is imported"
         if entry.cpu_move:
             yield f"{entry.place}: arguments of {', '.join(entry.cpu_move)} go to the CPU first"
+        if entry.inputs or any(item.inputs for item in (*entry.ops.include, *entry.modules.include)):
+            yield f"{entry.place}: inputs of the config take the place of upstream's own"
+        if entry.platforms:
+            yield f"{entry.place} is about {', '.join(entry.platforms)} alone"
         if entry.no_grad:
             yield f"{entry.place}: runs without gradients"
     opened = configs.bypasses(test)

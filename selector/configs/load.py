@@ -7,31 +7,32 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 
-from yaml.nodes import MappingNode, Node
-
-from selector.configs.capability import raise_first, read_capability
-from selector.configs.check import check_conflicts, check_until
+from selector.configs.blocks import read
+from selector.configs.build import file_entry, globals_of
+from selector.configs.capability import CapabilityBlock, raise_first
+from selector.configs.check import check_conflicts, check_until, problem_at
 from selector.configs.merge import merge_globals
-from selector.configs.model import ConfigProblem, ConfigSource
-from selector.configs.nodes import Document, Fields, kind
+from selector.configs.model import ConfigProblem, ConfigSource, Place
+from selector.configs.nodes import Document, kind
 from selector.configs.rules import ReuseConfigs
-from selector.configs.schema import place, read_files, read_globals
-from selector.configs.tree import Globals, Item, Place, Suite
+from selector.configs.schema import ConfigFile, SheetFile, SuiteBlock
+from selector.configs.tree import Globals, Item, Suite
 from selector.configs.upstream import Upstream, check_reasons, check_upstream
-
-SUITE_KEYS = ("files", "labels", "global", "extends", "allow_empty")
-_SHEET = ("capability", "global", "extends")
+from selector.configs.values import Map, Seq
 
 
-def load_configs(sources: Sequence[ConfigSource], *, compat: bool = False) -> ReuseConfigs:
+def load_configs(sources: Sequence[ConfigSource], *, compat: bool = False, platform: str | None = None) -> ReuseConfigs:
     """Reads configs and the sheets they extend (give both; a sheet alone covers nothing).
 
     ``compat`` takes what the older tool took without a word (unknown keys, a glob for a regex, two entries that
-    disagree) and says so in ``warnings``. Raises :class:`selector.errors.ConfigError` at the first error.
+    disagree) and says so in ``warnings``. ``platform``: the architecture of the machine that runs the tests, as
+    Python's ``platform.machine()`` says it; None: entries for any architecture count.
+
+    Raises :class:`selector.errors.ConfigError` at the first error.
     """
     suites, problems = _Loader(sources, compat).load()
     raise_first(problems)
-    return ReuseConfigs(suites, [p for p in problems if p.level == "warning"])
+    return ReuseConfigs(suites, [p for p in problems if p.level == "warning"], platform)
 
 
 def lint(
@@ -67,6 +68,7 @@ class _Loader:
         self.docs: dict[str, Document] = {}
         self.extra: list[ConfigProblem] = []
         self.globals: dict[str, Globals] = {}
+        self.bodies: dict[str, SuiteBlock | SheetFile | None] = {}
         for source in sources:
             name = posixpath.normpath(source.name)
             if name in self.docs:
@@ -84,87 +86,89 @@ class _Loader:
         problems = self.extra + [p for doc in self.docs.values() for p in doc.problems]
         return suites, problems + check_conflicts(suites, self.compat)
 
-    def _body(self, doc: Document) -> tuple[bool, Fields]:
-        """(whether it is a suite, its fields); a suite's are those below ``test_suite_config``."""
+    def _body(self, doc: Document) -> SuiteBlock | SheetFile | None:
+        """What the file says; each file is read once, whoever extends it."""
+        if doc.name not in self.bodies:
+            self.bodies[doc.name] = self._read(doc)
+        return self.bodies[doc.name]
+
+    @staticmethod
+    def _read(doc: Document) -> SuiteBlock | SheetFile | None:
         root = doc.root
-        if root is None:
-            return False, {}
-        keys = {str(key.value) for key, _ in root.value} if isinstance(root, MappingNode) else set()
-        if "test_suite_config" in keys:
-            outer = doc.fields(root, "the file", ("test_suite_config",)) or {}
-            node = outer["test_suite_config"][1]
-            found = doc.fields(node, "test_suite_config", SUITE_KEYS)
-            if found is not None and "files" not in found:
-                doc.problem(node, "config-missing-key", "test_suite_config has no 'files'", "files: [] covers nothing")
-            return found is not None, found or {}
-        if keys & {"capability", "global"}:
-            return False, doc.fields(root, "the sheet", _SHEET) or {}
-        if not isinstance(root, MappingNode):
-            doc.problem(root, "config-type", f"the file must be a map with 'test_suite_config', not {kind(root)}")
-        elif "cases" in keys:
+        if doc.node is None:
+            return None
+        if not isinstance(root, Map):
+            message = f"the file must be a map with 'test_suite_config', not {kind(doc.node)}"
+            doc.problem(doc.place(doc.node), "config-type", message)
+            return None
+        if "test_suite_config" in root:
+            file = read(doc, ConfigFile, root)
+            return file.test_suite_config if file is not None else None
+        if {"capability", "global"} & set(root):
+            return read(doc, SheetFile, root)
+        if "cases" in root:
             hint = "inputs of a model's ops belong to edits.ops.include of a test entry"
             message = "a list of op cases, without 'test_suite_config': it says nothing about upstream's tests"
-            doc.problem(root, "config-not-a-suite", message, hint, lenient=True)
+            doc.problem(root.place, "config-not-a-suite", message, hint, lenient=True)
         else:
             hint = "a config starts with 'test_suite_config:', a sheet to extend with 'capability:' or 'global:'"
-            doc.problem(root, "config-missing-key", "the file has no 'test_suite_config'", hint)
-        return False, {}
+            doc.problem(root.place, "config-missing-key", "the file has no 'test_suite_config'", hint)
+        return None
 
     def _suite(self, name: str, doc: Document) -> Suite | None:
-        is_suite, found = self._body(doc)
-        merged = self._globals(name, doc, found, ())
-        if not is_suite:
+        body = self._body(doc)
+        merged = self._globals(name, doc, body, ())
+        if not isinstance(body, SuiteBlock):
             return None
         return Suite(
             source=doc.name,
-            files=read_files(doc, found["files"][1]) if "files" in found else (),
+            files=tuple(file_entry(file) for file in body.files),
             globals=merged,
-            labels=doc.each(found, "labels", lambda n: doc.texts(n, "labels")) or (),
-            allow_empty=doc.each(found, "allow_empty", lambda n: doc.flag(n, "allow_empty")) or False,
+            labels=tuple(body.labels),
+            allow_empty=body.allow_empty,
         )
 
-    def _globals(self, name: str, doc: Document, found: Fields, via: tuple[str, ...]) -> Globals:
+    def _globals(self, name: str, doc: Document, body: SuiteBlock | SheetFile | None, via: tuple[str, ...]) -> Globals:
         """A file's ``global`` with that of all it extends."""
         if name in self.globals:
             return self.globals[name]
-        own = read_globals(doc, found["global"][1]) if "global" in found else Globals()
-        if "capability" in found:
-            own = self._with_capability(doc, found["capability"][1], own)
+        own = globals_of(doc, body.global_) if body is not None else Globals()
+        if isinstance(body, SheetFile) and body.capability is not None:
+            own = self._with_capability(body.capability, own)
 
         def complain(second: Place, first: Place, what: str) -> None:
             message = f"{what} is given here and in {first.source}:{first.line}"
-            place = (second.source, second.line, second.column)
-            self.extra.append(ConfigProblem(*place, "error", "config-given-twice", message, "take one of them out"))
+            self.extra.append(problem_at(second, "error", "config-given-twice", message, "take one of them out"))
 
         base = Globals()
-        for node in self._targets(doc, found):
-            target = posixpath.normpath(posixpath.join(posixpath.dirname(doc.name), str(node.value)))
+        for index, word in enumerate(body.extends if body is not None else ()):
+            assert body is not None
+            at = self._place_of_target(doc, body, index)
+            target = posixpath.normpath(posixpath.join(posixpath.dirname(doc.name), word))
             if target == name or target in via:
                 way = " -> ".join((*via, name, target))
-                doc.problem(node, "config-extends-cycle", f"extends goes round in a circle: {way}")
+                doc.problem(at, "config-extends-cycle", f"extends goes round in a circle: {way}")
                 continue
             other = self.docs.get(target)
             if other is None:
                 hint = f"give {target} along with this file"
-                doc.problem(node, "config-extends-missing", f"extends {node.value!r}, which is not there", hint)
+                doc.problem(at, "config-extends-missing", f"extends {word!r}, which is not there", hint)
                 continue
-            base = merge_globals(base, self._globals(target, other, self._body(other)[1], (*via, name)), complain)
+            base = merge_globals(base, self._globals(target, other, self._body(other), (*via, name)), complain)
         self.globals[name] = merge_globals(base, own, complain)
         return self.globals[name]
 
-    def _targets(self, doc: Document, found: Fields) -> list[Node]:
-        if "extends" not in found:
-            return []
-        node = found["extends"][1]
-        nodes = [node] if node.tag == "tag:yaml.org,2002:str" else doc.items(node, "extends")
-        return [n for n in nodes if doc.text(n, "extends") is not None]
+    @staticmethod
+    def _place_of_target(doc: Document, body: SuiteBlock | SheetFile, index: int) -> Place:
+        written = body.written["extends"]
+        node = written.nodes[index] if isinstance(written, Seq) else body.written.nodes["extends"][1]
+        return doc.place(node, body.place_of("extends").path)
 
-    def _with_capability(self, doc: Document, node: Node, own: Globals) -> Globals:
+    @staticmethod
+    def _with_capability(block: CapabilityBlock, own: Globals) -> Globals:
         """A capability's dtypes filter like ``supported_dtypes``. Its ops do not: they are aten's names, and the
         device itself refuses the others; ``supported_ops`` names OpInfos."""
-        capability = read_capability(doc, node)
-        if capability is None or own.dtypes is not None:
+        if own.dtypes is not None:
             return own
-        at = place(doc, node)
-        items = tuple(Item(name, at) for name in sorted(capability.dtypes))
+        items = tuple(Item(name, block.place) for name in sorted(set(block.dtypes)))
         return replace(own, dtypes=items or None)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from selector.configs.model import Precision
-from selector.configs.tree import Globals, Item, Place
+from selector.configs.model import Place, Precision
+from selector.configs.tree import Globals, Item
 
 Complain = Callable[[Place, Place, str], None]
 """(second place, first place, what was given twice)"""

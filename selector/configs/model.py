@@ -6,7 +6,7 @@ Dtypes are torch's names without ``torch.`` (``float16``).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
@@ -24,8 +24,22 @@ class ConfigSource:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where something was written, 1-based; printed as ``file.yaml:12``. ``path`` is the way of keys to it."""
+
+    source: str
+    line: int
+    column: int = 1
+    path: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigProblem:
-    """One finding about a config, at a 1-based line and column. ``code`` is stable and listed in docs/errors.md."""
+    """One finding about a config, at a 1-based line and column. ``code`` is stable and listed in docs/errors.md;
+    ``path`` is the way of keys to it (``test_suite_config.files[0].tests[2].mode``)."""
 
     source: str
     line: int
@@ -34,10 +48,12 @@ class ConfigProblem:
     code: str
     message: str
     hint: str = ""
+    path: str = ""
 
     def __str__(self) -> str:
         hint = f" ({self.hint})" if self.hint else ""
-        return f"{self.source}:{self.line}:{self.column}: {self.level}: {self.message}{hint} [{self.code}]"
+        path = f"{self.path}: " if self.path else ""
+        return f"{self.source}:{self.line}:{self.column}: {self.level}: {path}{self.message}{hint} [{self.code}]"
 
 
 @dataclass(frozen=True, slots=True)

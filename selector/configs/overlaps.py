@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 
 from selector.configs.check import tie
+from selector.configs.model import Place
 from selector.configs.rules import Match, ReuseConfigs, rank_key
-from selector.configs.tree import Place, Suite, TestEntry
+from selector.configs.tree import Suite, TestEntry
 from selector.model import TestId
 
 
@@ -49,7 +51,8 @@ class Overlaps:
     def _look(self, matches: list[Match], test: TestId) -> None:
         ops = ["", *sorted({i.name for m in matches for i in (*m.entry.ops.include, *m.entry.ops.exclude)})]
         dtypes = ["", *sorted({i.name for m in matches for i in (*m.entry.dtypes.include, *m.entry.dtypes.exclude)})]
-        for op in ops:
+        machines = sorted({p for m in matches for p in m.entry.platforms}) or [""]
+        for op, machine in product(ops, machines):
             for dtype in dtypes:
                 names, words = frozenset({op} - {""}), frozenset({dtype} - {""})
                 best: Match | None = None
@@ -57,6 +60,8 @@ class Overlaps:
                     if any(i.name in names for i in match.entry.ops.exclude):
                         continue
                     if any(i.name in words for i in match.entry.dtypes.exclude):
+                        continue
+                    if match.entry.platforms and machine not in match.entry.platforms:
                         continue
                     if best is None or rank_key(match, names, words) > rank_key(best, names, words):
                         best = match

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
+from selector.configs.model import Place
 from selector.model import TestId
 
 _FLOATS = ("float16", "float32", "float64", "bfloat16", "half")
@@ -45,8 +46,7 @@ class NamePattern:
     method: str
     cls_regex: re.Pattern[str] | None = None
     method_regex: re.Pattern[str] | None = None
-    line: int = 0
-    column: int = 0
+    place: Place | None = field(default=None, compare=False)
 
     def matches(self, test: TestId) -> bool:
         if self.method_regex is not None:
@@ -76,8 +76,7 @@ class PathPattern:
     text: str
     path: str | None
     regex: re.Pattern[str] | None = None
-    line: int = 0
-    column: int = 0
+    place: Place | None = field(default=None, compare=False)
 
     def matches(self, path: str) -> bool:
         if self.path is None:

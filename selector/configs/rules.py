@@ -19,7 +19,7 @@ from selector.configs.tree import Edits, FileEntry, Item, Suite, TestEntry
 from selector.model import Mode, TestId
 
 Rank = tuple[int, int]
-
+_ARCHITECTURES = {"amd64": "x86_64", "AMD64": "x86_64", "arm64": "aarch64"}
 
 Cause = Literal["uncovered", "unlisted", "excluded", "not-selected", "entry", "forced"]
 
@@ -64,9 +64,13 @@ class ReuseConfigs:
     ``warnings`` are the problems that did not keep the files from being used.
     """
 
-    def __init__(self, suites: Sequence[Suite], warnings: Sequence[ConfigProblem] = ()) -> None:
+    def __init__(
+        self, suites: Sequence[Suite], warnings: Sequence[ConfigProblem] = (), platform: str | None = None
+    ) -> None:
+        """``platform``: the machine's architecture (``x86_64``), for entries that are about some only; None: any."""
         self.suites = tuple(suites)
         self.warnings = tuple(warnings)
+        self.platform = _ARCHITECTURES.get(platform, platform) if platform else None
         self._files: dict[str, list[tuple[Suite, FileEntry]]] = {}
         self._matches: dict[TestId, list[Match]] = {}
         self._op_dtypes: dict[int, bool] = {}
@@ -213,7 +217,7 @@ class ReuseConfigs:
         for _, file in self._entries(path):
             found.update(file.bypass)
             for entry in file.tests:
-                if entry.bypass and any(name.covers_class(cls) for name in entry.names):
+                if entry.bypass and self._is_here(entry) and any(name.covers_class(cls) for name in entry.names):
                     found.update(entry.bypass)
         return frozenset(found)
 
@@ -237,12 +241,17 @@ class ReuseConfigs:
             found: list[Match] = []
             for suite, file in self._entries(test.file):
                 for entry in file.tests:
+                    if not self._is_here(entry):
+                        continue
                     ranks = [name.specificity for name in entry.names if name.matches(test)]
                     if ranks:
                         found.append(Match(max(ranks), file.path.specificity, len(found), entry, suite))
             found.sort(key=lambda m: (m.rank, m.path_rank, -m.order), reverse=True)
             self._matches[test] = found
         return self._matches[test]
+
+    def _is_here(self, entry: TestEntry) -> bool:
+        return not entry.platforms or self.platform is None or self.platform in entry.platforms
 
     def _suite(self, test: TestId) -> Suite | None:
         """The config whose globals count: that of the governing entry, else of the most specific file entry."""
@@ -313,8 +322,12 @@ class ReuseConfigs:
 
 def rank_key(match: Match, ops: frozenset[str], dtypes: frozenset[str]) -> tuple[Rank, int, Rank, int]:
     """How specific an entry is for a variant; the greatest governs."""
-    score = scope_score(match.entry.ops, ops) + scope_score(match.entry.dtypes, dtypes)
-    return (match.rank, score, match.path_rank, -match.order)
+    return (match.rank, entry_score(match.entry, ops, dtypes), match.path_rank, -match.order)
+
+
+def entry_score(entry: TestEntry, ops: frozenset[str], dtypes: frozenset[str]) -> int:
+    """How much an entry names of what a variant is: its op, its dtype, the machine it runs on."""
+    return scope_score(entry.ops, ops) + scope_score(entry.dtypes, dtypes) + bool(entry.platforms)
 
 
 def _ops_of(entry: TestEntry) -> Edits:

@@ -8,11 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from yaml.nodes import Node
-
-from selector.configs.nodes import Document
 from selector.configs.patterns import glob_regex
-from selector.configs.tree import Place, Selector, Selectors
+from selector.configs.tree import Selector, Selectors
 from selector.model import TestId
 
 _KEYS = ("has_ops", "ops_in_supported", "markers", "name_patterns", "module_patterns", "decorators")
@@ -29,36 +26,6 @@ class TestFacts:
     ops_supported: bool = False
     markers: frozenset[str] = frozenset()
     decorators: frozenset[str] = frozenset()
-
-
-def read_selectors(doc: Document, node: Node) -> Selectors:
-    found = doc.fields(node, "selectors", ("include", "exclude")) or {}
-
-    def many(half: str) -> tuple[Selector, ...]:
-        if half not in found:
-            return ()
-        return tuple(_read(doc, item, f"an item of selectors.{half}") for item in doc.items(found[half][1], half))
-
-    return Selectors(many("include"), many("exclude"))
-
-
-def _read(doc: Document, node: Node, what: str) -> Selector:
-    found = doc.fields(node, what, _KEYS) or {}
-    if not found:
-        doc.problem(node, "config-value", f"{what} selects by nothing", f"name one of {', '.join(_KEYS)}")
-
-    def words(key: str) -> tuple[str, ...]:
-        return doc.each(found, key, lambda n: doc.texts(n, key)) or ()
-
-    return Selector(
-        Place(doc.name, *doc.place(node)),
-        doc.each(found, "has_ops", lambda n: doc.flag(n, "has_ops")),
-        doc.each(found, "ops_in_supported", lambda n: doc.flag(n, "ops_in_supported")),
-        words("markers"),
-        words("decorators"),
-        words("name_patterns"),
-        words("module_patterns"),
-    )
 
 
 def refusal(selectors: Selectors, test: TestId, facts: TestFacts) -> str | None:

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from selector.configs.model import Precision
+from selector.configs.model import Place, Precision
 from selector.configs.patterns import NamePattern, PathPattern
 from selector.model import Mode
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where something was written; printed as ``file.yaml:12``."""
-
-    source: str
-    line: int
-    column: int = 1
-
-    def __str__(self) -> str:
-        return f"{self.source}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +22,15 @@ class Why:
 
 
 @dataclass(frozen=True, slots=True)
+class Inputs:
+    """Arguments of one call, as specs of the format: maps, lists and scalars. Nothing is built from them here."""
+
+    place: Place
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Item:
     """A named thing: an op, a dtype, a module. ``dtypes`` None: not limited."""
 
@@ -41,6 +40,11 @@ class Item:
     force_xfail: bool = False
     precision: Precision | None = None
     dtypes: tuple[Item, ...] | None = None
+    inputs: tuple[Inputs, ...] = ()
+    """of an op, or of a module's ``forward``: each one call"""
+    constructor: Inputs | None = None
+    module_path: str = ""
+    """where a module's class lies, when it is in no database"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,10 @@ class TestEntry:
     selectors: Selectors = Selectors()
     bypass: tuple[str, ...] = ()
     """device types whose restrictions (``@onlyCUDA``, ``only_for``) do not keep this device out"""
+    inputs: tuple[Inputs, ...] = ()
+    """``edits.inputs``: what the tests' ops or modules are called with"""
+    platforms: tuple[str, ...] = ()
+    """machine architectures that the entry is about; none: every one"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +127,7 @@ class Globals:
     seed: int | None = None
     seed_place: Place | None = None
     devices: tuple[str, ...] = ()
-    """device types that tests are generated for beside this one; only ``cpu`` is there to compare with"""
+    """device types that tests are generated for beside this one"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from selector.configs.check import everything
-from selector.configs.model import ConfigProblem, Level, op_names
+from selector.configs.check import everything, problem_at
+from selector.configs.model import ConfigProblem, Place, op_names
 from selector.configs.overlaps import Overlaps
 from selector.configs.patterns import NamePattern
-from selector.configs.tree import FileEntry, Item, Place, Suite, TestEntry
+from selector.configs.tree import FileEntry, Item, Suite, TestEntry
 from selector.discover.inventory import Inventory
 from selector.model import OpDatabase, TestId
 
@@ -56,12 +56,12 @@ def check_reasons(suites: Sequence[Suite], *, version: str = "", issues: Mapping
         what = thing.name if isinstance(thing, Item) else "this entry"
         if thing.why.issue and states.get(normal_issue(thing.why.issue), "").lower() == "closed":
             message = f"{what} points to {thing.why.issue}, which is closed"
-            problems.append(_at(thing.place, "warning", "config-issue-closed", message, "is it still needed?"))
+            problems.append(problem_at(thing.place, "warning", "config-issue-closed", message, "is it still needed?"))
         until = _numbers(thing.why.until) if "-" not in thing.why.until else ()
         if now and until and now[: len(until)] >= until:
             message = f"{what} was to hold until {thing.why.until}; this upstream is {version}"
             hint = "look at it again, then move or remove the version"
-            problems.append(_at(thing.place, "warning", "config-until-passed", message, hint))
+            problems.append(problem_at(thing.place, "warning", "config-until-passed", message, hint))
     return problems
 
 
@@ -74,10 +74,6 @@ def normal_issue(text: str) -> str:
 def _numbers(version: str) -> tuple[int, ...]:
     found = re.match(r"v?(\d+(?:\.\d+)*)", version.strip())
     return tuple(int(part) for part in found[1].split(".")) if found else ()
-
-
-def _at(place: Place, level: Level, code: str, message: str, hint: str = "") -> ConfigProblem:
-    return ConfigProblem(place.source, place.line, place.column, level, code, message, hint)
 
 
 def _targets_of_setattr(source: bytes) -> set[str]:
@@ -111,7 +107,7 @@ class _Check:
         return self.problems
 
     def add(self, place: Place, code: str, message: str, hint: str = "", *, warn: bool = False) -> None:
-        self.problems.append(_at(place, "warning" if warn or self.compat else "error", code, message, hint))
+        self.problems.append(problem_at(place, "warning" if warn or self.compat else "error", code, message, hint))
 
     def tests(self, path: str) -> list[TestId]:
         """Tests of a file, those that its classes inherit from classes in the inventory among them."""
@@ -154,7 +150,7 @@ class _Check:
     # ------------------------------------------------------------------------------------------------ files and names
 
     def file(self, suite: Suite, file: FileEntry) -> None:
-        at = Place(file.place.source, file.path.line or file.place.line, file.path.column or file.place.column)
+        at = file.path.place or file.place
         here = [path for path in self.paths if file.path.matches(path)]
         if not here:
             glob = file.path.regex is not None
@@ -186,7 +182,7 @@ class _Check:
         return f"near: {', '.join(close[:_PROPOSED])}" if close else ""
 
     def name(self, entry: TestEntry, name: NamePattern, here: list[str]) -> None:
-        at = Place(entry.place.source, name.line or entry.place.line, name.column or entry.place.column)
+        at = name.place or entry.place
         tests = [test for path in here for test in self.tests(path)]
         renamed = self._renamed(name, here)
         if renamed:

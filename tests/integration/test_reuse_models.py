@@ -97,7 +97,7 @@ def test_calls_are_built_run_and_compared(tmp_path: Path) -> None:
 
 def test_calls_of_two_models_are_one_call_of_both() -> None:
     sources = [ConfigSource("small.yaml", MODEL), ConfigSource("other.yaml", OTHER)]
-    cases = cases_of(sources, load_configs(sources, compat=True))
+    cases = cases_of(load_configs(sources, compat=True))
     assert len(cases) == 11
     assert {case.models for case in cases} == {("small", "other")}
     with_alpha = [case for case in cases if case.kwargs == {"alpha": 3}]

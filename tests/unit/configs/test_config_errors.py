@@ -1,6 +1,11 @@
 """A config that cannot be used is refused at its line and column, with a hint that mends it."""
 
+import json
+from typing import Any
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from selector.configs import ConfigSource, lint, load_configs
 from selector.errors import ConfigError
@@ -49,7 +54,25 @@ BAD = [
     ("no files", "test_suite_config:\n  labels: []\n", 2, 3, "config-missing-key", "files"),
     ("unknown token", HEAD.replace("TORCH_ROOT", "TORCHROOT"), 3, 13, "config-path", "TORCH_ROOT"),
     ("path out of the tree", HEAD.replace("test/", "../"), 3, 13, "config-path", "inside"),
-    ("not yet", TEST + "          platform: x86\n", 6, 11, "config-not-supported", "not supported yet"),
+    ("unknown platform", TEST + "          platform: x86\n", 6, 21, "config-value", "did you mean 'x86_64'?"),
+    (
+        "no inputs for a tensor",
+        TEST + "          edits: {inputs: {args: [{tensor: }]}}\n",
+        6,
+        44,
+        "config-null",
+        "must not be empty",
+    ),
+    (
+        "a number below nothing",
+        TEST + "          edits: {inputs: {args: [{tensor: {shape: [-1]}}]}}\n",
+        6,
+        53,
+        "config-value",
+        "at least 0",
+    ),
+    ("a flag as a text", TEST + "          no_grad: 'yes'\n", 6, 20, "config-type", "true or false"),
+    ("an empty text", TEST + "          tags: ['']\n", 6, 18, "config-type", "a text"),
     ("selectors as a list", TEST + "          selectors: []\n", 6, 22, "config-type", "a map"),
     (
         "a selector that selects by nothing",
@@ -165,3 +188,89 @@ def test_two_configs_that_disagree() -> None:
 )
 def test_a_more_specific_entry_does_not_disagree(second: str) -> None:
     assert lint([ConfigSource("x.yaml", TEST + "          mode: xfail\n" + second)]) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "said"),
+    [
+        (
+            TEST + "          mode: xfial\n",
+            "test_suite_config.files[0].tests[0].mode",
+            "did you mean 'xfail'? allowed: ",
+        ),
+        (TEST + "          tagz: [a]\n", "test_suite_config.files[0].tests[0].tagz", "did you mean 'tags'? allowed: "),
+        (HEAD + "  global: {devices: [cpp]}\n", "test_suite_config.global.devices[0]", "did you mean 'cpu'? allowed: "),
+        (HEAD + "      tests: [{mode: skip}]\n", "test_suite_config.files[0].tests[0]", "add names"),
+        (HEAD + "      tests: [{names: [a, '(']}]\n", "test_suite_config.files[0].tests[0].names[1]", "whole regex"),
+    ],
+)
+def test_names_the_way_of_keys_what_is_allowed_and_what_is_nearest(text: str, path: str, said: str) -> None:
+    (problem,) = lint([ConfigSource("x.yaml", text)])
+    assert problem.path == path
+    assert said in str(problem)
+    assert path in str(problem)
+
+
+def test_what_is_right_in_a_file_is_looked_at_beside_what_is_wrong() -> None:
+    text = TEST + "          mode: xfail\n        - {names: [TestX::test_a], mode: skip}\n        - {names: 3}\n"
+    found = lint([ConfigSource("x.yaml", text)])
+    assert [(p.line, p.code) for p in found] == [(7, "config-conflict"), (8, "config-type")]
+
+
+def values(depth: int = 2) -> st.SearchStrategy[Any]:
+    words = st.sampled_from(["", "xfail", "float16", "test_(x", "TestA::test_a", "${TORCH_ROOT}/test/a.py", "a b", "é"])
+    scalars = st.one_of(st.none(), st.booleans(), st.integers(-2, 3), st.floats(allow_nan=True), words)
+    keys = st.sampled_from(["names", "mode", "name", "edits", "include", "ops", "tensor", "shape", "py", "<<", "x"])
+    return st.recursive(
+        scalars, lambda inner: st.one_of(st.lists(inner, max_size=2), st.dictionaries(keys, inner, max_size=2)),
+        max_leaves=3 * depth,
+    )  # fmt: skip
+
+
+WHOLE: dict[str, Any] = {
+    "test_suite_config": {
+        "files": [
+            {
+                "path": "${TORCH_ROOT}/test/test_x.py",
+                "unlisted_test_mode": "skip",
+                "tests": [
+                    {
+                        "names": ["TestA::test_a"],
+                        "mode": "xfail",
+                        "selectors": {"include": [{"has_ops": True}]},
+                        "edits": {
+                            "dtypes": {"include": [{"name": "float16", "precision": {"atol": 0.1}}]},
+                            "ops": {"include": [{"name": "a", "sample_inputs_func": {"args": [{"value": 1}]}}]},
+                            "inputs": {"args": [{"tensor": {"shape": [2], "stride": [1]}}], "kwargs": {"x": 1}},
+                        },
+                    }
+                ],
+            }
+        ],
+        "extends": ["y.yaml"],
+        "global": {"supported_ops": ["add", {"name": "mul"}], "input_config": {"seed": 1}},
+    }
+}
+
+
+def ways(value: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [way, *(deeper for key, inner in items for deeper in ways(inner, (*way, key)))]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from([way for way in ways(WHOLE) if way]), values(), st.booleans())
+def test_whatever_stands_where_it_does_not_belong_is_told_at_its_place(
+    way: tuple[Any, ...], wrong: Any, compat: bool
+) -> None:
+    made: Any = json.loads(json.dumps(WHOLE))
+    at = made
+    for key in way[:-1]:
+        at = at[key]
+    at[way[-1]] = wrong
+    text = json.dumps(made, indent=1)
+    sheet = ConfigSource("y.yaml", "global: {}")
+    for problem in lint([ConfigSource("x.yaml", text), sheet], compat=compat):
+        assert 1 <= problem.line <= text.count("\n") + 1
+        assert problem.message
+        assert problem.path or way == ("test_suite_config",)
