@@ -56,10 +56,11 @@ class MemoryTree:
     """A tree of given contents (for tests, and for a change that exists nowhere else)."""
 
     def __init__(self, files: Mapping[str, bytes | str]) -> None:
-        self._files = {path: data.encode() if isinstance(data, str) else data for path, data in files.items()}
+        self._files = {path: data.encode() if isinstance(data, str) else data for path, data in sorted(files.items())}
+        self._paths = {path: hashlib.blake2b(data, digest_size=20).hexdigest() for path, data in self._files.items()}
 
     def paths(self) -> dict[str, str]:
-        return {path: hashlib.blake2b(data, digest_size=20).hexdigest() for path, data in sorted(self._files.items())}
+        return self._paths
 
     def read(self, path: str) -> bytes:
         return self._files[path]

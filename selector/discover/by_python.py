@@ -207,8 +207,8 @@ def _by_import(
             if not name and one.local == "torch":
                 continue  # `import torch.x.y` binds torch: use is seen by name
             reach = findings.inventory.reach(path)
-            for test in findings.inventory.known(path):
-                keys = next(keys for at, keys in findings.inventory.reached(test) if at == path)
+            for known, keys in findings.inventory.here(path):
+                test = known.id
                 if name != "*" and one.local not in keys:
                     continue
                 used = touched & reach.names(keys) if name in ("", "*") else {name}

@@ -56,6 +56,7 @@ class Inventory:
     _importers: dict[str, list[tuple[str, Import, str]]] = field(default_factory=dict, repr=False)
     _tests: dict[str, dict[TestId, Known]] = field(default_factory=dict, repr=False)
     _derived: dict[Place, list[TestId]] | None = field(default=None, repr=False)
+    _here: dict[str, list[tuple[Known, frozenset[str]]]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self.family = Family(self.files)
@@ -140,6 +141,13 @@ class Inventory:
         if origin.path == test.file:
             return [(test.file, mine | theirs)]
         return [(test.file, mine), (origin.path, theirs)]
+
+    def here(self, path: str) -> list[tuple[Known, frozenset[str]]]:
+        """Each test of a file with the symbols of that file that it reaches."""
+        if path not in self._here:
+            reached = [(one, dict(self.reached(one.id))[path]) for one in self.known(path).values()]
+            self._here[path] = reached
+        return self._here[path]
 
     def symbols(self, test: TestId) -> Iterator[Symbol]:
         """Every symbol that the test reaches in those files."""

@@ -69,8 +69,8 @@ class Spreader:
         whole = {key for key, methods in changed.items() if not methods}
         part = {key: methods for key, methods in changed.items() if methods}
         reach = self.inventory.reach(path)
-        for test, known in self.inventory.known(path).items():
-            keys = next(keys for at, keys in self.inventory.reached(test) if at == path)
+        for known, keys in self.inventory.here(path):
+            test = known.id
             hit = sorted(keys & whole, key=lambda key: (key not in start, key))
             if not hit and part:
                 mentioned = reach.names(keys)
