@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from relay.device.errors import (
     DeviceError,
     FallbackWarning,
+    OutOfMemory,
     UnsupportedDtype,
     UnsupportedLayout,
     UnsupportedOp,
@@ -30,6 +31,7 @@ __all__ = [
     "FallbackWarning",
     "Meter",
     "MeterSnapshot",
+    "OutOfMemory",
     "Policy",
     "UnsupportedDtype",
     "UnsupportedLayout",

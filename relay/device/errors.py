@@ -52,15 +52,38 @@ class UnsupportedDtype(RuntimeError):
         return type(self), (self.dtype,)
 
 
+class OutOfMemory(RuntimeError):
+    """One tensor that the device's memory cannot hold, or the host's, which is all there is of it. Sizes in bytes."""
+
+    kind = "resource-limit"
+
+    def __init__(self, nbytes: int, capacity: int | None) -> None:
+        total = f" Spyre 0 has a total capacity of {_gib(capacity)}." if capacity is not None else ""
+        super().__init__(f"Spyre out of memory. Tried to allocate {_gib(nbytes)}.{total}")
+        self.nbytes = nbytes
+        self.capacity = capacity
+
+    def __reduce__(self) -> tuple[type[OutOfMemory], tuple[int, int | None]]:
+        return type(self), (self.nbytes, self.capacity)
+
+
+def _gib(nbytes: int) -> str:
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if nbytes >= size:
+            return f"{nbytes / size:.2f} {unit}"
+    return f"{nbytes} bytes"
+
+
 def kind_of(error: BaseException) -> str | None:
-    """``unsupported-op``, ``unsupported-layout``, ``unsupported-dtype`` or ``device-misuse``; None for anything else.
+    """``unsupported-op``, ``unsupported-layout``, ``unsupported-dtype``, ``resource-limit`` or ``device-misuse``; None
+    for anything else.
 
     Some refusals are the dispatcher's own (a sparse tensor is refused before any kernel of ours is asked), so its
     wording counts as well. Explicit causes are followed: upstream's tests wrap errors to name the sample input.
     """
     seen: BaseException | None = error
     while seen is not None:
-        if isinstance(seen, DeviceError | UnsupportedOp | UnsupportedDtype):
+        if isinstance(seen, DeviceError | UnsupportedOp | UnsupportedDtype | OutOfMemory):
             return seen.kind
         if isinstance(seen, NotImplementedError):
             found = _DISPATCHER.search(str(seen))

@@ -21,6 +21,7 @@ from relay.device.memory import (
     cpu_alias,
     device_alias,
     is_device,
+    raise_if_out_of_memory,
     refuse_layout,
     set_memory,
     view_like,
@@ -184,6 +185,7 @@ def _execute(plan: Plan, call: Call, args: list[Any], kwargs: dict[str, Any]) ->
         return plan.call(CPU_KEYS, *args, **kwargs)
     except RuntimeError as error:
         if "not resizable" not in str(error):
+            raise_if_out_of_memory(error)
             raise
     return _execute_growing(plan, call, args, kwargs)
 

@@ -14,13 +14,14 @@ Fresh memory is aligned to a stick (128 bytes); results of kernels are as torch'
 from __future__ import annotations
 
 import ctypes
+import re
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
 
 import torch
 
-from relay.device.errors import UnsupportedLayout
+from relay.device.errors import OutOfMemory, UnsupportedLayout
 from relay.device.meter import METER
 from relay.device.policy import CURRENT
 
@@ -76,12 +77,26 @@ _DL_DTYPES = {
 }
 
 
+class DeviceOutOfMemory(OutOfMemory, torch.OutOfMemoryError):
+    """Caught by ``except torch.OutOfMemoryError``, too."""
+
+
+_TOO_MUCH = re.compile(r"DefaultCPUAllocator: .*tried to allocate (\d+) bytes")
+
+
+def raise_if_out_of_memory(error: RuntimeError) -> None:
+    """A CPU kernel that found no memory for its result: the device's memory is the host's, so that is the device's."""
+    found = _TOO_MUCH.search(str(error))
+    if found:
+        raise DeviceOutOfMemory(int(found.group(1)), CURRENT.policy.memory_bytes) from error
+
+
 def allocate(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, nbytes: int) -> torch.Tensor:
     """An uninitialised device tensor over a stick-aligned block of ``nbytes``. The dtype must be one DLPack knows."""
     head, ndim, code, bits, extents = _template(size, stride, dtype)
     block = _aligned_alloc(STICK, head + max(-(-nbytes // STICK), 1) * STICK)
     if not block:
-        raise MemoryError(f"{NAME}: cannot allocate {nbytes} bytes")
+        raise DeviceOutOfMemory(nbytes, CURRENT.policy.memory_bytes)
     shape_at = block + _HEADER.size
     header = _HEADER.pack(block + head, _DL_EXT, 0, ndim, code, bits, 1, shape_at, shape_at + 8 * ndim, 0, 0, _FREE)
     _memmove(block, header + extents, _HEADER.size + len(extents))
@@ -125,9 +140,12 @@ def contiguous_strides(size: Sequence[int]) -> tuple[int, ...]:
 
 
 def new_tensor(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """An uninitialised device tensor. `UnsupportedDtype` under the policy in force."""
-    CURRENT.policy.check_dtype(dtype)
+    """An uninitialised device tensor. `UnsupportedDtype` and `OutOfMemory` under the policy in force."""
+    policy = CURRENT.policy
+    policy.check_dtype(dtype)
     nbytes = span(size, stride) * dtype.itemsize
+    if policy.memory_bytes is not None and nbytes > policy.memory_bytes:
+        raise DeviceOutOfMemory(nbytes, policy.memory_bytes)
     if dtype in _DL_DTYPES:
         return allocate(size, stride, dtype, nbytes)
     # float8 and bit types: DLPack's codes for them differ by version
@@ -208,11 +226,13 @@ def cpu_alias(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def adopt(result: torch.Tensor) -> torch.Tensor:
-    """A device tensor over the memory of a strided CPU result, no copy. May raise `UnsupportedDtype`."""
+    """A device tensor over the memory of a strided CPU result, no copy. May raise `UnsupportedDtype`, `OutOfMemory`."""
     dtype = result.dtype
     policy = CURRENT.policy
     if policy.dtypes is not None:
         policy.check_dtype(dtype)
+    if policy.memory_bytes is not None and result.nbytes > policy.memory_bytes:
+        raise DeviceOutOfMemory(result.nbytes, policy.memory_bytes)
     if dtype not in _DL_DTYPES:
         out = new_tensor(result.size(), result.stride(), dtype)
         nbytes = span(result.size(), result.stride()) * dtype.itemsize

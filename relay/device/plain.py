@@ -11,7 +11,7 @@ import torch
 
 from relay.device import numerics
 from relay.device.errors import UnsupportedDtype
-from relay.device.memory import CPU_KEYS, adopt, device_alias, refuse_layout
+from relay.device.memory import CPU_KEYS, adopt, device_alias, raise_if_out_of_memory, refuse_layout
 from relay.device.meter import METER
 from relay.device.plan import Plan
 
@@ -49,7 +49,11 @@ def run(plan: Plan, args: tuple[Any, ...]) -> torch.Tensor | None:
                 if i != 1 or plan.scalar_call is None:
                     return None
                 call = plan.scalar_call
-    result = call(CPU_KEYS, *cpu_args)
+    try:
+        result = call(CPU_KEYS, *cpu_args)
+    except RuntimeError as error:
+        raise_if_out_of_memory(error)
+        raise
     out = args[0] if plan.writes_first else _adopted(plan, args, cpu_args, result)
     macs = numerics.multiply_adds(plan.name, inputs, (out,)) if plan.multiplies else 0
     METER.kernel(plan.name, inputs, (out,), macs)

@@ -68,12 +68,14 @@ class Policy:
     ``add_`` and every overload) or one overload (``add.Scalar``). None: every one. ``dtypes`` are names without
     ``torch.``; None: every one. ``round_float16`` keeps 9 mantissa bits of float16 results (our reading of the
     device's SEN169 format); ``int64_as_int32`` wraps int64 results to 32 bits, as the device stores them.
+    ``memory_bytes``: what one tensor may take at most; None: as much as the host has.
     """
 
     name: str = "unlimited"
     ops: frozenset[str] | None = None
     dtypes: frozenset[str] | None = None
     fallback_ops: frozenset[str] = frozenset()
+    memory_bytes: int | None = None
     round_float16: bool = False
     int64_as_int32: bool = False
     machine: Machine = field(default_factory=Machine)
@@ -95,6 +97,7 @@ class Policy:
             fallback_ops=frozenset(_bare(op) for op in capability.fallback_ops),
             round_float16=capability.limits.get("round_float16") is True,
             int64_as_int32=capability.limits.get("int64_as_int32") is True,
+            memory_bytes=int(capability.machine["memory_bytes"]) if "memory_bytes" in capability.machine else None,
             machine=Machine.from_figures(capability.machine, f"capability {capability.name!r}"),
         )
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -161,6 +163,89 @@ def test_layouts_it_cannot_hold_are_refused_by_key(make: object, key: str) -> No
     with pytest.raises(NotImplementedError, match=f"'{key}spyre' backend") as refusal:
         make()  # type: ignore[operator]
     assert device.kind_of(refusal.value) == "unsupported-layout"
+
+
+SMALL_CARD = """
+capability:
+  name: small-card
+  device: spyre
+  dtypes: [float32, int64, bool]
+  ops: [add, lgamma, ones, zero, fill]
+  fallback_ops: [mul]
+  machine: {memory_bytes: 1048576, cores: 2, stick_bytes: 64}
+"""
+
+
+def _outcome(work: Callable[[], object]) -> str:
+    try:
+        work()
+    except (RuntimeError, NotImplementedError) as error:
+        return device.kind_of(error) or repr(error)
+    return "runs"
+
+
+WORKS: dict[str, tuple[Callable[[], object], str, str]] = {
+    # what is done, what comes of it on the sheet of the repository, what on a small card's
+    "lgamma": (lambda: torch.lgamma(torch.ones(3, device="spyre")), "unsupported-op", "runs"),
+    "sigmoid": (lambda: torch.sigmoid(torch.ones(3, device="spyre")), "runs", "unsupported-op"),
+    "float16": (lambda: torch.ones(3, device="spyre", dtype=torch.float16), "runs", "unsupported-dtype"),
+    "float64": (lambda: torch.ones(3).double().to("spyre"), "unsupported-dtype", "unsupported-dtype"),
+    "2 MB": (lambda: torch.empty(2**19, device="spyre"), "runs", "resource-limit"),
+    "2 MB result": (lambda: torch.ones(1, device="spyre").expand(2**19) + 1, "runs", "resource-limit"),
+    "sparse": (lambda: torch.ones(3, 3).to_sparse().to("spyre"), "unsupported-layout", "unsupported-layout"),
+}
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_another_device_is_another_sheet(name: str) -> None:
+    from selector.configs import load_capability
+
+    work, on_spyre, on_small = WORKS[name]
+    sheet = Path(__file__).parents[3] / "test_configs" / "spyre" / "capability.yaml"
+    for text, expected in ((sheet.read_text(), on_spyre), (SMALL_CARD, on_small)):
+        with device.use_policy(device.Policy.from_capability(load_capability(text, "capability.yaml"))):
+            assert _outcome(work) == expected
+
+
+@pytest.mark.filterwarnings("ignore::relay.device.FallbackWarning")
+def test_the_machine_and_what_falls_back_come_from_the_sheet_too() -> None:
+    from selector.configs import load_capability
+
+    before = device.current_policy()
+    try:
+        device.install(device.Policy.from_capability(load_capability(SMALL_CARD, "capability.yaml")))
+        properties = torch.spyre.get_device_properties()
+        assert (properties.cores, properties.stick_bytes, properties.total_memory) == (2, 64, 1 << 20)
+        x = torch.ones(20, device="spyre")
+        start = device.METER.snapshot()
+        _ = x + x
+        _ = x * x
+        spent = device.METER.snapshot() - start
+        assert (spent.kernels, spent.fallbacks, spent.sticks) == (1, 1, 6)  # 80 bytes are 2 sticks of 64
+    finally:
+        device.install(before)
+
+
+def test_too_large_a_tensor_is_refused_as_out_of_memory() -> None:
+    with device.use_policy(device.Policy(memory_bytes=3 << 29)):
+        with pytest.raises(torch.OutOfMemoryError) as refusal:
+            torch.empty(2**29, device="spyre")
+        assert str(refusal.value) == (
+            "Spyre out of memory. Tried to allocate 2.00 GiB. Spyre 0 has a total capacity of 1.50 GiB."
+        )
+        assert isinstance(refusal.value, device.OutOfMemory)
+        again = pickle.loads(pickle.dumps(refusal.value))
+        assert (str(again), again.nbytes, device.kind_of(again)) == (str(refusal.value), 2 << 30, "resource-limit")
+
+
+def test_a_host_without_the_memory_is_a_device_without_it() -> None:
+    for work in (
+        lambda: torch.empty(2**60, device="spyre"),
+        lambda: torch.ones(1, device="spyre").expand(2**58) + 1,
+        lambda: torch.cat([torch.ones(1, device="spyre").expand(2**57)] * 4),
+    ):
+        with pytest.raises(device.OutOfMemory, match="Spyre out of memory. Tried to allocate"):
+            work()
 
 
 def test_half_results_are_rounded_to_the_devices_format_when_asked() -> None:
