@@ -153,8 +153,7 @@ class _File:
             entries, rest = self.entries(name, statements)
             symbols.update(entries)
             nodes = [*self.import_nodes.get(name, []), *rest]
-            found = self.symbol(name, kind, nodes, *_span(statements))
-            symbols[name] = found._replace(shell=_shell(s for s in statements if isinstance(s, Function)))
+            symbols[name] = self.symbol(name, kind, nodes, *_span(statements))
         nested: dict[str, ast.ClassDef] = {}
         for name, cls in self.classes.items():
             symbols.update(self.class_symbols(name, cls, symbols.get(name), nested))
@@ -279,15 +278,16 @@ class _File:
                 frame.append(statement)
         if twice is None:
             one = self.symbol(name, "class", frame, cls.lineno, cls.end_lineno or cls.lineno)
-            shell = fingerprint(cls.decorator_list) if cls.decorator_list else ""
-            symbols[name] = one._replace(refs=tuple(sorted({*one.refs, *inside})), shell=shell)
+            symbols[name] = one._replace(refs=tuple(sorted({*one.refs, *inside})))
         for method, nodes in methods.items():
             key = f"{name}.{method}"
             # the name is the key, not part of the hash: a renamed test is found by its hash
             names = Names()
-            own = digest([fingerprint(_without_name(node), names) for node in nodes])
-            method_symbol = self.finish(key, "method", *_span(nodes), own, names)
-            symbols[key] = method_symbol._replace(shell=_shell(nodes))
+            body = digest([fingerprint(_without_name(node), names) for node in nodes])
+            shell = _shell(nodes, names)
+            own = digest([shell, body]) if shell else body
+            found = self.finish(key, "method", *_span(nodes), own, names)
+            symbols[key] = found._replace(shell=shell, body=body) if shell else found
         return symbols
 
 
@@ -346,7 +346,7 @@ def _is_info(node: ast.expr) -> bool:
 
 def _without_name(node: Function) -> list[ast.AST]:
     returns = [node.returns] if node.returns is not None else []
-    return [*node.decorator_list, node.args, *returns, *body_without_docstring(node)]
+    return [node.args, *returns, *body_without_docstring(node)]
 
 
 def _has_tests(cls: ast.ClassDef) -> bool:
@@ -357,10 +357,10 @@ def _has_tests(cls: ast.ClassDef) -> bool:
     )
 
 
-def _shell(nodes: Iterable[Function]) -> str:
+def _shell(nodes: Iterable[Function], names: Names) -> str:
     """The hash of decorators alone; '' where there are none."""
     decorators = [d for node in nodes for d in node.decorator_list]
-    return fingerprint(decorators) if decorators else ""
+    return fingerprint(decorators, names) if decorators else ""
 
 
 def _span(nodes: Iterable[ast.AST]) -> tuple[int, int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 
-from selector.discover.normal import digest
 from selector.discover.records import MODULE, FileRecord, Symbol
 
 Node = tuple[str, str]
@@ -67,14 +66,14 @@ class Reach:
         """Keys of every symbol that a function (or the module's loose code) reaches here, its own among them."""
         return frozenset(found for found, _ in self._closure([(key, "")]))
 
-    def own(self, cls: str, method: str) -> str:
-        """The hash of the test method alone, without its name."""
-        return self.record.symbols[f"{cls}.{method}"].own
-
-    def deep(self, cls: str, method: str) -> str:
-        """The hash of everything the test reaches in its module."""
-        symbols = self.record.symbols
-        return digest(f"{key}={symbols[key].own}" for key in sorted(self.test(cls, method)))
+    def methods(self, cls: str, names: frozenset[str]) -> frozenset[str]:
+        """What a user of a class reaches who calls these methods of it: they, and the frames of its chain."""
+        chain = self.chain(cls)
+        start: list[Node] = [(c, cls) for c in chain]
+        for name in names:
+            above = (f"{c}.{name}" for c in chain if f"{c}.{name}" in self.record.symbols)
+            start.extend((key, cls) for key in itertools.islice(above, 1))
+        return frozenset(found for found, _ in self._closure(start))
 
     def names(self, keys: Iterable[str]) -> frozenset[str]:
         """Everything that these symbols mention: plain names, attributes, attributes of self."""
@@ -141,7 +140,11 @@ class Reach:
         if node not in self._edges:
             key, root = node
             symbol = self.record.symbols[key]
-            found = [target for ref in symbol.refs if ref in self.record.symbols for target in self._named(ref, root)]
+            refs = [ref for ref in symbol.refs if ref in self.record.symbols]
+            if key == MODULE:
+                # loose code names classes of tests to make them or to add to them: their tests reach their frames
+                refs = [ref for ref in refs if ref not in self.record.classes or not self.record.classes[ref].tests]
+            found = [target for ref in refs for target in self._named(ref, root)]
             if root:
                 found.extend(self._own_methods(symbol, root))
             self._edges[node] = tuple(dict.fromkeys(found))

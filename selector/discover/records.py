@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 # Part of every cache key: change it when a record or the hash changes its meaning. Syntax trees differ by interpreter.
-FORMAT = f"inv4-py{sys.version_info[0]}.{sys.version_info[1]}"
+FORMAT = f"inv5-py{sys.version_info[0]}.{sys.version_info[1]}"
 
 MODULE = "<module>"
 """the symbol of a file's loose statements (loops that make tests, calls); every test of the file reaches it"""
@@ -100,7 +100,7 @@ class Symbol(NamedTuple):
     decorators, attributes, ``setUp``). ``refs``: module names it mentions; ``selfs``: attributes of ``self``;
     ``attrs``: attributes of anything else; ``literals``: devices named by strings. ``soft``: for an entry of an op
     database the hash with its skips and decorators, which ``own`` leaves out. ``shell``: the hash of its decorators
-    alone, which are a part of ``own`` too.
+    alone, ``body`` that of everything else ('' for both: it has no decorators, and ``own`` is its body).
     """
 
     key: str
@@ -114,6 +114,7 @@ class Symbol(NamedTuple):
     literals: tuple[str, ...]
     soft: str = ""
     shell: str = ""
+    body: str = ""
 
 
 class Import(NamedTuple):
@@ -184,8 +185,10 @@ def mentions(symbols: dict[str, Symbol], imports: tuple[Import, ...]) -> frozens
 
 
 def _symbol(row: list[Any]) -> Symbol:
-    key, kind, line, end, own, refs, selfs, attrs, literals, soft, shell = row
-    return Symbol(key, kind, line, end, own, tuple(refs), tuple(selfs), tuple(attrs), tuple(literals), soft, shell)
+    key, kind, line, end, own, refs, selfs, attrs, literals, soft, shell, body = row
+    return Symbol(
+        key, kind, line, end, own, tuple(refs), tuple(selfs), tuple(attrs), tuple(literals), soft, shell, body
+    )
 
 
 def _class(row: list[Any]) -> ClassRecord:
