@@ -9,7 +9,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -27,6 +29,19 @@ def die_with_parent() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def stand_behind(nice: int) -> None:
+    """Makes this process (of a new session) give way to others where cores are short."""
+    os.nice(nice)
+    with suppress(OSError):  # Linux may share cores between sessions first, and then between a session's processes
+        Path("/proc/self/autogroup").write_text(str(nice), encoding="ascii")
+
+
+def _begin(nice: int) -> None:
+    die_with_parent()
+    if nice:
+        stand_behind(nice)
+
+
 @dataclass
 class Child:
     """One supervised process: how to start it, where its output goes, and what became of it."""
@@ -36,6 +51,7 @@ class Child:
     env: Mapping[str, str]
     log_path: Path
     before: Callable[[], None] | None = None  # runs before every start
+    nice: int = 0  # how far it stands behind the others when cores are short
     process: subprocess.Popen[bytes] | None = None
     started_at: float = 0.0
     restarts: int = 0
@@ -55,7 +71,7 @@ class Child:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=die_with_parent,
+                preexec_fn=partial(_begin, self.nice),
             )
         self.started_at = time.monotonic()
 
