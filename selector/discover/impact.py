@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from selector.discover import by_ops, by_python, unreadable
-from selector.discover.by_python import PythonChange
+from selector.discover import unreadable
 from selector.discover.cache import InventoryCache
+from selector.discover.changes import PythonChange, compare
 from selector.discover.filekinds import FileKind, kind_of
 from selector.discover.findings import Findings, Impact
 from selector.discover.imports import TESTS
@@ -14,6 +14,17 @@ from selector.discover.inventory import Inventory, record_of, take
 from selector.discover.native import code_differs
 from selector.discover.opindex import OpIndex
 from selector.discover.records import EMPTY, FileRecord
+from selector.discover.rules import (
+    areas,
+    edited_tests,
+    helpers,
+    kernels,
+    native_yaml,
+    opinfo,
+    references,
+    text,
+    torch_modules,
+)
 from selector.discover.spread import Spreader
 from selector.model import Change, Decision, Evidence, FileChange, NotExercised, OpDatabase, Stage, Tree
 
@@ -88,7 +99,7 @@ class _Run:
             self.sort(file, python)
         self.python_files(python)
         if self.mattering:
-            by_ops.title(self.change, self.findings, self.index)
+            text.title(self.change, self.findings, self.index)
         self.conclude()
         widened = self.widen()
         self.per_test()
@@ -138,18 +149,18 @@ class _Run:
                 return
             self.mattering = True
             self.analysed.append((file, kind))
-            by_ops.kernel(file, findings, self.index, other_backend=kind is FileKind.OTHER_KERNEL)
+            kernels.kernel(file, findings, self.index, other_backend=kind is FileKind.OTHER_KERNEL)
         elif kind is FileKind.NATIVE_YAML:
             self.mattering = True
             self.analysed.append((file, kind))
-            by_ops.native_yaml(file, findings, self.index)
+            native_yaml.native_yaml(file, findings, self.index)
         else:
             self.mattering = True
             self.unmapped(file, "unmapped-change", "no rule says which tests this file can reach")
 
     def python(self, file: FileChange, kind: FileKind, python: list[PythonChange]) -> None:
         new = self.inventory.files.get(file.path) if file.new is not None else None
-        change = by_python.compare(
+        change = compare(
             file,
             kind,
             self.side(self.base, file.old_path or file.path, file.old),
@@ -157,7 +168,7 @@ class _Run:
         )
         if change.problem and kind is FileKind.TEST:
             # head can be read, or the file would be among the unreadable: every test of it counts as new
-            python.append(by_python.compare(file, kind, EMPTY, change.new))
+            python.append(compare(file, kind, EMPTY, change.new))
         elif change.problem:
             why = f"it cannot be read as Python ({change.problem})"
             self.unmapped(file, "unparsable-file", why)
@@ -206,21 +217,21 @@ class _Run:
         findings = self.findings
         tests = [change for change in python if change.kind is FileKind.TEST]
         shared = [change for change in python if change.kind in (FileKind.TEST, FileKind.TESTLIB)]
-        renamed = by_python.renamed_tests(tests)
+        renamed = edited_tests.renamed_tests(tests)
         for change in tests:
-            by_python.test_file(change, renamed, findings)
+            edited_tests.test_file(change, renamed, findings)
         batched = sum(len(change.changed) for change in shared) > MANY_SYMBOLS
-        by_python.helpers(shared, findings, Spreader(self.inventory), batched=batched)
+        helpers.helpers(shared, findings, Spreader(self.inventory), batched=batched)
         for change in python:
             self.analysed.append((change.file, change.kind))
             if change.kind is FileKind.TESTLIB:
-                by_ops.opinfo_entries(change, findings, self.index)
+                opinfo.opinfo_entries(change, findings, self.index)
             elif change.kind in (FileKind.REFERENCE, FileKind.DECOMPOSITION):
-                by_ops.python_ops(change, findings, self.index)
+                references.python_ops(change, findings, self.index)
             elif change.kind is FileKind.TORCH:
-                by_python.torch_module(change, findings, self.index, self.head, self.cache)
+                torch_modules.torch_module(change, findings, self.index, self.head, self.cache)
 
-        by_python.areas([change.path for change in python if change.kind is FileKind.TORCH], findings)
+        areas.areas([change.path for change in python if change.kind is FileKind.TORCH], findings)
 
     def test_data(self, file: FileChange) -> None:
         """A file that tests read: those of the files that name it, else those beside it."""
