@@ -59,9 +59,7 @@ def run(wanted: Wanted, console: Console | None = None) -> int:
     tests = chosen(wanted.tests, wanted.tree, device.configs, wanted.tags)
     began = time.time()
     lines, report = execute(device, tests, wanted.tree, wanted.variant_s)
-    for line in lines:
-        line |= placed(device.configs, line)
-    write(wanted, lines, began)
+    write(wanted, lines, report, began)
     print_results(lines, report, console)
     missing = unproven_files(lines, report, tests, device.configs)
     for file in missing:
@@ -95,7 +93,7 @@ def chosen(words: Sequence[str], tree: Path, configs: ReuseConfigs, tags: str = 
 def execute(
     device: DeviceConfigs, tests: Sequence[TestId], tree: Path, variant_s: float
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """(result lines, report) of the runner. Raises RunFailed."""
+    """(result lines with ``entry`` and ``tags``, report) of the runner. Raises RunFailed."""
     spec = {
         "device": device.capability.device,
         "runtime": {"kind": "tests-only", "torch": ""},
@@ -108,24 +106,17 @@ def execute(
         tmp = Path(folder)
         (tmp / "spec.json").write_text(json.dumps(spec))
         command = [sys.executable, "-m", "relay.worker.runner", "--spec", str(tmp / "spec.json")]
-        command += ["--tree", str(tree.resolve()), "--out", str(tmp / "out")]
+        command += ["--tree", str(tree.resolve()), "--out", str(tmp / "out"), "--governed", str(tmp / "governed")]
         done = subprocess.run(command, check=False)
         text = (tmp / "out").read_text(encoding="utf-8") if (tmp / "out").exists() else ""
+        governed = json.loads((tmp / "governed").read_text("utf-8")) if (tmp / "governed").exists() else {}
     lines = [json.loads(line) for line in text.splitlines()]
     last = lines.pop() if lines else {}
     if "report" not in last:
         raise RunFailed(str(last.get("failed") or f"the runner ended with status {done.returncode}"))
+    for line in lines:
+        line |= governed[f"{line['test'].rpartition('::')[0]}::{line['variant']}"]
     return lines, last["report"]
-
-
-def placed(configs: ReuseConfigs, line: dict[str, Any]) -> dict[str, Any]:
-    """``entry`` and ``tags`` of a result line: which line of which config governed it."""
-    test = TestId.parse(line["test"])
-    op = line.get("op")
-    name, _, variant = op.rpartition(".") if op else ("", "", "")
-    name, variant = (name, variant) if name else (op or None, "")
-    rule = configs.rule(test, name or None, variant, line.get("dtype"))
-    return {"entry": rule.source, "tags": list(rule.tags)}
 
 
 def unproven_files(
@@ -138,12 +129,12 @@ def unproven_files(
     return [file for file in files if file not in seen | broken and not configs.allows_empty(file)]
 
 
-def write(wanted: Wanted, lines: Sequence[dict[str, Any]], began: float) -> None:
+def write(wanted: Wanted, lines: Sequence[dict[str, Any]], report: dict[str, Any], began: float) -> None:
     try:
         if wanted.out is not None:
             wanted.out.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), "utf-8")
         if wanted.junit is not None:
-            wanted.junit.write_text(reports.junit(lines), encoding="utf-8")
+            wanted.junit.write_text(reports.junit(lines, report["errors"]), encoding="utf-8")
         if wanted.ctrf is not None:
             value = reports.ctrf(lines, int(began * 1000), int(time.time() * 1000))
             wanted.ctrf.write_text(json.dumps(value, ensure_ascii=False, indent=1), encoding="utf-8")

@@ -59,7 +59,7 @@ def run_models(wanted: Wanted, models: Sequence[str], cases: Sequence[Path], *, 
     for line in lines:
         case = methods[line["test"].rpartition("::")[2]]
         line |= {"op": case.name, "entry": case.sources[0], "tags": [f"model__{model}" for model in case.models]}
-    write(wanted, lines, began)
+    write(wanted, lines, report, began)
     print_results(lines, report, console)
     console.print(by_model(lines))
     console.print(by_op(lines))

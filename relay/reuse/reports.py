@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from selector.model import Mode, Outcome
@@ -46,22 +46,34 @@ def summary(lines: Sequence[Line]) -> dict[str, int]:
     return dict(found)
 
 
-def junit(lines: Sequence[Line], name: str = "relay") -> str:
-    """JUnit XML, a suite a class. Reason, entry, engagement and the rest stand as properties of the test case."""
+def junit(lines: Sequence[Line], errors: Iterable[Mapping[str, str]] = (), name: str = "relay") -> str:
+    """JUnit XML: a suite a file, a case a variant; what has no place of its own in the format stands as properties.
+
+    ``errors`` are the report's: a file that could not be imported is an error of its own.
+    """
     root = ET.Element("testsuites", name=name)
     suites: dict[str, list[Line]] = defaultdict(list)
     for line in lines:
-        suites[line["test"].rpartition("::")[0]].append(line)
-    totals = Counter[str]()
-    for suite_name, members in suites.items():
-        suite = ET.SubElement(root, "testsuite", name=suite_name)
+        suites[line["test"].partition("::")[0]].append(line)
+    broken = {error["file"]: error["message"] for error in errors}
+    totals, seconds = Counter[str](), 0.0
+    for file in dict.fromkeys((*suites, *broken)):
+        members = suites.get(file, [])
+        suite = ET.SubElement(root, "testsuite", name=file)
+        for line in members:
+            _case(suite, line, file)
         counts = Counter(_kind(line) for line in members)
         counts["tests"] = len(members)
-        for line in members:
-            _case(suite, line, suite_name)
-        _count(suite, counts, sum(float(line.get("seconds") or 0) for line in members))
+        if file in broken:
+            case = ET.SubElement(suite, "testcase", classname=file, name="import", time="0")
+            message = _clean(broken[file])
+            ET.SubElement(case, "error", type="import", message=message.splitlines()[-1][:500]).text = message
+            counts.update(tests=1, errors=1)
+        spent = sum(float(line.get("seconds") or 0) for line in members)
+        _count(suite, counts, spent)
         totals.update(counts)
-    _count(root, totals, sum(float(line.get("seconds") or 0) for line in lines))
+        seconds += spent
+    _count(root, totals, seconds)
     ET.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
@@ -97,9 +109,10 @@ def properties(line: Line) -> dict[str, str]:
     return said | {f"tag.{tag}": "true" for tag in line.get("tags") or ()}
 
 
-def _case(suite: ET.Element, line: Line, suite_name: str) -> None:
+def _case(suite: ET.Element, line: Line, file: str) -> None:
     seconds = f"{float(line.get('seconds') or 0):.6f}"
-    case = ET.SubElement(suite, "testcase", classname=suite_name, name=line["variant"], time=seconds)
+    classname = f"{file.removesuffix('.py').replace('/', '.')}.{line['test'].split('::')[1]}"
+    case = ET.SubElement(suite, "testcase", classname=classname, name=line["variant"], time=seconds, file=file)
     held = ET.SubElement(case, "properties")
     for key, value in properties(line).items():
         ET.SubElement(held, "property", name=_clean(key), value=_clean(value))
@@ -109,6 +122,8 @@ def _case(suite: ET.Element, line: Line, suite_name: str) -> None:
         words = {"xfailed": "pytest.xfail", "self_skipped": "self-skip"}.get(line["outcome"], "config")
         ET.SubElement(case, "skipped", type=words, message=reason or message)
     elif kind in ("errors", "failures"):
+        if line["outcome"] == Outcome.XPASSED:
+            message = f"passes, and is expected to fail: {reason}" if reason else "passes, and is expected to fail"
         element = ET.SubElement(case, "error" if kind == "errors" else "failure", type=line["outcome"])
         element.set("message", message.splitlines()[0][:500] if message else "")
         element.text = message
@@ -140,7 +155,7 @@ def ctrf(lines: Sequence[Line], started_ms: int, stopped_ms: int, tool: str = "r
             "status": status,
             "duration": round(float(line.get("seconds") or 0) * 1000),
             "rawStatus": line["outcome"],
-            "suite": line["test"].rpartition("::")[0].split("::"),
+            "suite": line["test"].split("::")[:2],
             "filePath": line["test"].partition("::")[0],
             "tags": list(line.get("tags") or ()),
             "message": line.get("message") or line.get("reason") or "",

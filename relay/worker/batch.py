@@ -37,6 +37,7 @@ class Row:
     mode: Mode
     reason: str | None
     source: str | None
+    tags: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -58,6 +59,7 @@ def parse_row(value: Any) -> Row:
         Mode(str(value.get("mode"))),
         protocol.text(value.get("reason")),
         protocol.text(value.get("source")),
+        tuple(protocol.text(tag, 200) or "" for tag in value.get("tags") or ()),
     )
 
 

@@ -86,6 +86,7 @@ class _Loop:
                 "mode": r.mode.value,
                 "reason": child.cut(" ".join(p for p in (r.reason, r.issue and f"[{r.issue}]") if p), 700) or None,
                 "source": r.source or None,
+                "tags": list(r.tags),
             }
             for r in found.records
         ]

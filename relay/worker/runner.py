@@ -24,7 +24,8 @@ from typing import Any
 
 from relay import device
 from relay.errors import BadRequest, RelayError
-from relay.worker import export, sandbox
+from relay.reuse import reports
+from relay.worker import sandbox
 from relay.worker.hostproc import HostProcess
 from relay.worker.shard_run import BATCH, Runner
 from relay.worker.spec import Shard, read_spec
@@ -89,11 +90,11 @@ def writer(fd: int) -> Callable[[dict[str, Any]], None]:
 def run_one(
     shard: Shard, tree: Path, tmp: Path, emit: Callable[[dict[str, Any]], None], *,
     batch: int = BATCH, strict: bool = False, host: HostProcess | None = None, keep: bool = False,
-    entries: dict[str, str] | None = None,
+    governed: dict[str, dict[str, Any]] | None = None,
 ) -> tuple[int, HostProcess | None]:  # fmt: skip
     """Runs a shard and writes its lines. Returns the exit status and, with ``keep``, the host to go on with.
 
-    ``entries`` is filled with the config's entry of each variant that has one.
+    ``governed`` is filled with the entry and the tags that the configs have for each variant.
     """
     runner = Runner(shard, tree, tmp, emit, batch=batch, strict=strict, host=host)
     try:
@@ -106,8 +107,8 @@ def run_one(
         keep = False
     if not keep:
         runner.end_host()
-    if entries is not None:
-        entries.update(runner.entries)
+    if governed is not None:
+        governed.update(runner.governed)
     return status, runner.host
 
 
@@ -160,6 +161,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--batch", type=int, default=BATCH, help=f"variants a forked process runs (default {BATCH})")
     parser.add_argument("--junit", help="file for JUnit XML of the results")
     parser.add_argument("--ctrf", help="file for the results in the Common Test Report Format")
+    parser.add_argument("--governed", help="file for each variant's entry of the configs, and its tags, by key")
     parser.add_argument("--strict", action="store_true", help="refuse untrusted code where the sandbox is incomplete")
     parser.add_argument("--parent", type=int, default=0, help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
@@ -179,7 +181,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     tree = Path(args.tree).resolve()
     began, kept, write = time.time(), list[dict[str, Any]](), writer(fd)
-    entries: dict[str, str] = {}
+    governed: dict[str, dict[str, Any]] = {}
 
     def emit(line: dict[str, Any]) -> None:
         write(line)
@@ -187,15 +189,17 @@ def main(argv: list[str] | None = None) -> int:
 
     with supervising() as tmp:
         status, _ = run_one(
-            shard, tree, tmp, emit, batch=max(1, args.batch), strict=args.strict, entries=entries
+            shard, tree, tmp, emit, batch=max(1, args.batch), strict=args.strict, governed=governed
         )  # fmt: skip
     *lines, last = kept
     for line in lines:
-        line["entry"] = entries.get(f"{line['test'].rpartition('::')[0]}::{line['variant']}")
+        line |= governed[f"{line['test'].rpartition('::')[0]}::{line['variant']}"]
+    if args.governed:
+        Path(args.governed).write_text(json.dumps(governed), encoding="utf-8")
     if args.junit:
-        Path(args.junit).write_bytes(export.junit(lines, last.get("report", {}).get("errors", ())))
+        Path(args.junit).write_text(reports.junit(lines, last.get("report", {}).get("errors", ())), encoding="utf-8")
     if args.ctrf:
-        told = export.ctrf(lines, int(began * 1000), int(time.time() * 1000), "relay-runner")
+        told = reports.ctrf(lines, int(began * 1000), int(time.time() * 1000), "relay-runner")
         Path(args.ctrf).write_text(json.dumps(told, indent=1), encoding="utf-8")
     return status
 

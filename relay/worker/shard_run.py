@@ -57,8 +57,8 @@ class Runner:
         self._leaks: list[dict[str, Any]] = []
         self._implausible: list[str] = []
         self._counted = [0, 0.0]
-        self.entries: dict[str, str] = {}
-        """The config's entry of each reported variant that has one, by key."""
+        self.governed: dict[str, dict[str, Any]] = {}
+        """``entry`` (where the governing one stands, None: nowhere) and ``tags`` of each reported variant, by key."""
         self._collected = 0
         self._restarts = 0
         self._timings = {"prepare_s": 0.0, "import_s": 0.0, "collect_s": 0.0, "run_s": 0.0}
@@ -267,8 +267,7 @@ class Runner:
         self._reported.add(row.key)
         final = outcome if isinstance(outcome, Outcome) else moded(row.mode, outcome)
         reason = values.pop("reason", None) or (row.reason if row.mode is not Mode.MANDATORY_SUCCESS else None)
-        if row.source:
-            self.entries[row.key] = row.source
+        self.governed[row.key] = {"entry": row.source, "tags": list(row.tags)}
         self._counted[0] += values.get("kernels") or 0
         self._counted[1] += values.get("modelled_us") or 0.0
         self._emit(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -77,13 +80,18 @@ test_suite_config:
 SHEET = "capability: {name: little, device: spyre, dtypes: [float32, float16]}\n"
 
 
-def invoke(tmp: Path, *more: str, source: str = SOURCE) -> tuple[int, str]:
+def lay(tmp: Path, source: str = SOURCE) -> list[str]:
+    """Writes tree and device; the options that name them."""
     (tmp / "tree/test").mkdir(parents=True, exist_ok=True)
     (tmp / "tree/test/test_all.py").write_text(source)
     (tmp / "device").mkdir(exist_ok=True)
     (tmp / "device/all.yaml").write_text(CONFIG)
     (tmp / "device/capability.yaml").write_text(SHEET)
-    where = ["--tree", str(tmp / "tree"), "--configs", str(tmp / "device")]
+    return ["--tree", str(tmp / "tree"), "--configs", str(tmp / "device")]
+
+
+def invoke(tmp: Path, *more: str, source: str = SOURCE) -> tuple[int, str]:
+    where = lay(tmp, source)
     done = CliRunner().invoke(app, ["run", *where, *more])
     return done.exit_code, done.output
 
@@ -185,6 +193,35 @@ def test_tags_select_and_one_pass_is_a_pass(tmp_path: Path) -> None:
 def test_nothing_collected_is_an_error(tmp_path: Path) -> None:
     code, output = invoke(tmp_path, "test/test_all.py::TestAll::test_gone")
     assert (code, "nothing was collected" in output) == (2, True)
+
+
+def test_a_machine_without_a_torch_that_works_is_infrastructure(tmp_path: Path) -> None:
+    """Exit code 3, and never 1: no test of it failed."""
+    where = lay(tmp_path)
+    (tmp_path / "broken/torch").mkdir(parents=True)
+    (tmp_path / "broken/torch/__init__.py").write_text("raise ImportError('libtorch.so: cannot open shared object')\n")
+    paths = os.pathsep.join([str(tmp_path / "broken"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [
+        sys.executable,
+        "-c",
+        "from relay.cli import main; main()",
+        "run",
+        "test/test_all.py::TestAll::test_passes",
+    ]
+    command += where
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "cannot open shared object" in done.stdout + done.stderr
+
+
+def test_a_config_that_cannot_be_used_is_named_at_its_place(tmp_path: Path) -> None:
+    where = lay(tmp_path)
+    (tmp_path / "device/all.yaml").write_text(CONFIG.replace("mode: skip", "mode: skipp", 1))
+    command = [sys.executable, "-c", "from relay.cli import main; main()", "run", "test/test_all.py", *where]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "all.yaml:6:50" in done.stderr
+    assert "did you mean 'skip'?" in done.stderr
 
 
 def test_a_file_that_cannot_be_imported_is_a_failure(tmp_path: Path) -> None:

@@ -13,6 +13,63 @@ from relay.reuse import reports
 from selector.configs.tags import TagExpressionError, parse_tags
 from selector.model import Mode, Outcome
 
+
+def line(variant: str, outcome: str, **values: Any) -> dict[str, Any]:
+    return {"test": "test/test_x.py::TestX::test_a", "variant": variant, "outcome": outcome,
+            "mode": "mandatory_success",
+            "seconds": 0.5, "kernels": 3, "message": None, "reason": None, "log_tail": None, **values}  # fmt: skip
+
+
+LINES = [
+    line("a", "passed", entry="x.yaml:3", tags=["model__g-3.3"]),
+    line("b", "failed", message="bad \x00 \x1b[1m"),
+    line("c", "xpassed", mode="xfail_strict"),
+    line("d", "xpassed", mode="xfail"),
+    line("e", "xfailed", reason="rounding", mode="xfail"),
+    line("f", "crashed", message="SIGSEGV", log_tail="about to"),
+    line("g", "error", message="broke"),
+    line("h", "skipped", reason="hangs", kernels=None),
+    line("i", "timed_out"),
+    line("j", "self_skipped", reason="no tea", kernels=0),
+]
+
+
+def test_junit_counts_and_properties() -> None:
+    root = ET.fromstring(
+        reports.junit(LINES, [{"file": "test/test_y.py", "message": "trace\nImportError: x"}]).encode()
+    )
+    first, second = root
+    assert {k: first.get(k) for k in ("tests", "failures", "errors", "skipped", "time")} == {
+        "tests": "10", "failures": "2", "errors": "3", "skipped": "3", "time": "5.000000"}  # fmt: skip
+    assert (second.get("name"), second.get("errors"), second.get("tests")) == ("test/test_y.py", "1", "1")
+    assert (root.get("tests"), root.get("errors")) == ("11", "4")
+    assert [e.get("message") for e in second.iter("error")] == ["ImportError: x"]
+
+    def told(name: str) -> dict[str | None, str | None]:
+        return {p.get("name"): p.get("value") for p in root.findall(f".//testcase[@name='{name}']//property")}
+
+    assert told("e") == {
+        "outcome": "xfailed", "mode": "xfail", "reason": "rounding", "engagement": "engaged", "kernels": "3"
+    }  # fmt: skip
+    assert (told("a")["entry"], told("a")["tag.model__g-3.3"]) == ("x.yaml:3", "true")
+    assert (told("h")["engagement"], told("j")["engagement"]) == ("not-run", "not-run")
+    crash = first.find("testcase[@name='f']/error")
+    assert crash is not None
+    assert (crash.get("message"), crash.get("type")) == ("SIGSEGV", "crashed")
+    assert [c.get("classname") for c in root.findall(".//testcase[@name='a']")] == ["test.test_x.TestX"]
+
+
+def test_ctrf_summary_agrees_with_its_tests() -> None:
+    results = reports.ctrf(LINES, 1000, 2000, "relay")["results"]
+    statuses = {test["name"]: test["status"] for test in results["tests"]}
+    assert "".join(statuses) == "abcdefghij"
+    assert [statuses[name] for name in "abcde"] == ["passed", "failed", "failed", "passed", "other"]
+    assert [statuses[name] for name in "fghij"] == ["failed", "failed", "skipped", "failed", "skipped"]
+    assert results["summary"] == {"tests": 10, "passed": 2, "failed": 5, "skipped": 2, "pending": 0, "other": 1,
+                                  "start": 1000, "stop": 2000}  # fmt: skip
+    assert results["tests"][0]["duration"] == 500
+
+
 texts = st.one_of(st.none(), st.text(max_size=40))
 result_lines = st.fixed_dictionaries(
     {
