@@ -80,6 +80,15 @@ class Settings(BaseSettings):
     github_api_url: str = Field("https://api.github.com", description="Base URL of GitHub's REST API.")
     github_app_id: str = Field("", description="Id of the GitHub App.")
     github_private_key: SecretStr = Field(SecretStr(""), description="PEM private key of the GitHub App.")
+    github_budget: int = Field(
+        150, ge=1, description="Effects a minute on one installation of the App; GitHub allows 180 writes."
+    )
+    debounce_s: float = Field(
+        8.0, ge=0, description="Seconds that a push to a pull request waits for the next, when the last was so recent."
+    )
+    oncall_comments: bool = Field(
+        True, description="Comment on a pull request that breaks a downstream, naming the oncalls of the allowlist."
+    )
     hud_url: str = Field("", description="URL the HUD rows are posted to; empty: no HUD.")
     hud_bot_key: SecretStr = Field(SecretStr(""), description="Value of the x-hud-internal-bot header.")
     oidc_audience: str = Field("pytorch-cross-repo-ci-relay", description="Audience that callback tokens must name.")

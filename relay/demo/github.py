@@ -26,6 +26,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
 from relay.demo.downstream import DownstreamCI
+from relay.demo.github_more import add_comments, add_renames, add_runs
 from relay.demo.hooks import add_hooks, deliver
 from relay.demo.hud import Hud, add_hud
 from relay.demo.ledger import APP_ID, GithubError, Ledger, stamp
@@ -56,6 +57,7 @@ class LocalGithub:
         _add_app_routes(self.app, self)
         _add_repo_routes(self.app, self)
         add_hooks(self.app, self.ledger, self.spawn)
+        add_renames(self.app, self.ledger)
         _add_issuer(self.app, self)
         add_hud(self.app, self.hud)
         self.asgi = Recorder(self.app, clock, folder / "calls.jsonl")
@@ -201,6 +203,9 @@ def _add_repo_routes(app: FastAPI, hub: LocalGithub) -> None:
             and status in (None, row["status"], row["conclusion"])
         ]
         return {"total_count": len(rows), "workflow_runs": _page(rows, per_page, page)}
+
+    add_comments(app, ledger, allow, _body)
+    add_runs(app, ledger, allow)
 
     @app.get("/repos/{owner}/{repo}/pulls/{number}")
     async def pull(owner: str, repo: str, number: int, request: Request) -> Any:

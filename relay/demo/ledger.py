@@ -86,6 +86,12 @@ class Ledger:
     check_runs: dict[int, dict[str, Any]] = field(default_factory=dict)
     runs: dict[int, dict[str, Any]] = field(default_factory=dict)
     deliveries: dict[int, dict[str, Any]] = field(default_factory=dict)
+    comments: dict[int, dict[str, Any]] = field(default_factory=dict)
+    suspended: set[str] = field(default_factory=set)
+    """owners (case folded) whose installation is suspended"""
+    numbers: dict[int, str] = field(default_factory=dict)
+    renamed: dict[str, int] = field(default_factory=dict)
+    """names (case folded) that repositories gave up: their numbers"""
     dispatches: Counter[tuple[str, str]] = field(default_factory=Counter)
     """dispatches accepted, by (repository, key): the dispatch key where the sender gave one, else the delivery id"""
     _last_id: int = 70_000_000_000
@@ -93,6 +99,28 @@ class Ledger:
     def next_id(self) -> int:
         self._last_id += 1
         return self._last_id
+
+    def number_of(self, repo: str) -> int:
+        """GitHub's number of a repository, which stays when it is renamed."""
+        for number, name in self.numbers.items():
+            if name.casefold() == repo.casefold():
+                return number
+        number = 10_000_000 + len(self.numbers)
+        self.numbers[number] = repo
+        return number
+
+    def named(self, number: int) -> str:
+        if number not in self.numbers:
+            raise GithubError(404, "Not Found")
+        return self.numbers[number]
+
+    def rename(self, old: str, new: str) -> int:
+        """Renames or transfers a repository; -> its number."""
+        number = self.number_of(old)
+        self.numbers[number] = new
+        self.renamed[old.casefold()] = number
+        self.repos = (*(repo for repo in self.repos if repo.casefold() != old.casefold()), new)
+        return number
 
     # ------------------------------------------------------------------------------------------------ who is asking
 
@@ -153,12 +181,13 @@ class Ledger:
 
     def make_token(self, installation: int, wanted: dict[str, Any]) -> tuple[str, Token]:
         """A token for an hour. Permissions and repositories narrow it; more than the App has is a 422."""
-        self.installation(installation)
+        if self.installation(installation)["account"]["login"].casefold() in self.suspended:
+            raise GithubError(403, "This installation has been suspended")
         permissions = dict(wanted.get("permissions") or PERMISSIONS)
         for name, level in permissions.items():
             if level not in ("read", PERMISSIONS.get(name)) or name not in PERMISSIONS:
                 raise GithubError(422, "The permissions requested are not granted to this installation.")
-        names = wanted.get("repositories")
+        names = wanted.get("repositories") or [self.named(n).split("/")[1] for n in wanted.get("repository_ids") or ()]
         repos = None
         if names:
             of_owner = [r for r in self.repos if self.installation_of(r.split("/")[0]) == installation]
@@ -182,6 +211,8 @@ class Ledger:
             raise GithubError(404, "Not Found")
         if token.repos is not None and repo.casefold() not in token.repos:
             raise GithubError(404, "Not Found")
+        if permission == "metadata":
+            return  # every token may read it
         granted = token.permissions.get(permission)
         if granted is None or (level == "write" and granted != "write"):
             raise GithubError(403, "Resource not accessible by integration")

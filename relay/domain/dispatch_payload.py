@@ -29,8 +29,10 @@ def encode(value: object) -> str:
     return text
 
 
-def client_payload(event: str, delivery_id: str, body: Json, dispatch_key: str, limit: int = LIMIT) -> Json:
-    """``{event_type, delivery_id, payload, relay: {dispatch_key}}`` of at most ``limit`` characters.
+def client_payload(
+    event: str, delivery_id: str, body: Json, dispatch_key: str, extra: Json | None = None, limit: int = LIMIT
+) -> Json:
+    """``{event_type, delivery_id, payload, relay: {dispatch_key, …extra}}`` of at most ``limit`` characters.
 
     ``payload`` is ``body`` itself where it fits. Otherwise the cuts of CUTS are made one after the other until it does,
     and ``relay.cut`` lists what they touched.
@@ -39,7 +41,7 @@ def client_payload(event: str, delivery_id: str, body: Json, dispatch_key: str, 
         "event_type": event,
         "delivery_id": delivery_id,
         "payload": body,
-        "relay": {"dispatch_key": dispatch_key},
+        "relay": {"dispatch_key": dispatch_key, **(extra or {})},
     }
     if len(encode(result)) <= limit:
         return result

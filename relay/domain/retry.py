@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Literal
 
-Kind = Literal["dispatch", "check_run", "hud"]
+Kind = str
+"""dispatch, check_run, hud, comment, cancel, rerun; other kinds are settled as those on GitHub are."""
 
 BASE_S = 1.0
 CAP_S = 300.0
@@ -21,11 +22,30 @@ SECONDARY_LIMIT_S = 60.0
 """What GitHub asks for when a secondary limit's answer names no time."""
 LONGEST_WAIT_S = 3600.0
 """GitHub's windows are an hour; a header that asks for more is not believed."""
-MAX_AGE_S: dict[str, float] = {"dispatch": 6 * 3600.0, "check_run": 3 * 86400.0, "hud": 14 * 86400.0}
+MAX_AGE_S: dict[str, float] = {
+    "dispatch": 6 * 3600.0,
+    "check_run": 3 * 86400.0,
+    "hud": 14 * 86400.0,
+    "comment": 86400.0,
+    "cancel": 3600.0,
+    "rerun": 3600.0,
+}
 """After that nobody waits for it any more: it is parked, and an operator may send it again."""
+OTHER_AGE_S = 3 * 86400.0
+
+RENAMES = 3
+"""A repository that is somewhere else each time it is looked for is not followed for ever."""
 
 _HUD_REFUSALS = frozenset({400, 413, 422})
 """Only these say that the row itself is wrong; any other answer of the dashboard is our trouble, and the row waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A repository under the name it has now; ``id`` is GitHub's number of it."""
+
+    id: int
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +55,7 @@ class Reply:
     ``status`` None: no answer. ``reached``: whether the request that has the effect may have left (False: it failed
     before, for example while connecting or while getting a token). ``retry_after`` in seconds, where the answer names
     one or means one. ``auth``: the answer came from GitHub's token or installation calls, not from the effect's.
+    ``moved``: of a 3xx, whose new name could be found out.
     """
 
     status: int | None = None
@@ -42,6 +63,7 @@ class Reply:
     retry_after: float | None = None
     detail: str = ""
     auth: bool = False
+    moved: Moved | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +84,11 @@ def settle(kind: Kind, reply: Reply, *, attempts: int, age_s: float, jitter: flo
     if reply.status is not None and not reply.auth and _done(kind, reply.status):
         return Settlement("sent", "sent")
     code, again, ambiguous = _judge(kind, reply)
-    if not again:
+    if code == "renamed" and attempts <= RENAMES:
+        return Settlement("due", code)
+    if not again or code == "renamed":
         return Settlement("parked", code)
-    if age_s > MAX_AGE_S[kind]:
+    if age_s > MAX_AGE_S.get(kind, OTHER_AGE_S):
         return Settlement("parked", "gave-up", ambiguous=ambiguous)
     delay = min(CAP_S, BASE_S * 2.0 ** min(attempts - 1, 20)) * (0.5 + 0.5 * jitter)
     if ambiguous:
@@ -94,21 +118,23 @@ def _judge(kind: Kind, reply: Reply) -> tuple[str, bool, bool]:
         if status in _HUD_REFUSALS:
             return "refused", False, False
         return ("credentials" if status in (401, 403) else "unexpected-answer"), True, False
+    if 300 <= status < 400:
+        return ("moved", False, False) if reply.moved is None else ("renamed", True, False)
     if status == 401:
         return "credentials", True, False
     if reply.auth:
-        return (
-            {404: "not-installed", 403: "installation-suspended", 422: "permission-missing"}.get(status, "refused"),
-            False,
-            False,
-        )
+        return _refused_token(status, reply.detail), False, False
     if status == 409:
         return "conflict", True, False
-    if 300 <= status < 400:
-        return "moved", False, False
     if 200 <= status < 300:
         return "unexpected-answer", False, False
     return {403: "forbidden", 404: "not-found", 410: "gone", 422: "refused"}.get(status, "refused"), False, False
+
+
+def _refused_token(status: int, detail: str) -> str:
+    if status == 422 and "repositor" in detail.casefold():
+        return "not-installed"  # the installation is there, and this repository is not among those it was given
+    return {404: "not-installed", 403: "installation-suspended", 422: "permission-missing"}.get(status, "refused")
 
 
 def wait_asked(status: int, headers: Mapping[str, str], text: str, now: float) -> float | None:

@@ -2,6 +2,7 @@
 
 A row whose earlier send ended in doubt is reconciled first: a dispatch by the jobs that reported on it and by the
 downstream's workflow runs, a check run by the commit's check runs. A dashboard row is an upsert and needs nothing.
+Comments, cancellations and re-runs are in relay.services.effects_actions.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from typing import Any, Protocol
 
 from sqlalchemy import Connection, Row, select, update
 
+from relay.domain.depends import of_repository
 from relay.domain.dispatch_payload import client_payload, encode
 from relay.domain.effects import iso
 from relay.domain.retry import Reply
-from relay.github.client import CHECKS, DISPATCH, Answer, GitHub, NotSent
+from relay.github.client import CHECKS, DISPATCH, PULLS, Answer, GitHub, NotSent
 from relay.hud.client import Hud
 from relay.settings import Settings
-from relay.store import deliveries, dispatches, jobs, schema
+from relay.store import deliveries, dispatches, jobs, repositories, schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,8 @@ class Clients:
 
     github: GitHub
     hud: Hud
+    budget: int = 10_000
+    """effects a minute on one installation of the App"""
 
     def close(self) -> None:
         self.github.close()
@@ -39,6 +43,7 @@ def make_clients(settings: Settings) -> Clients:
     return Clients(
         GitHub(settings.github_api_url, settings.github_app_id, key),
         Hud(settings.hud_url, settings.hud_bot_key.get_secret_value()),
+        settings.github_budget,
     )
 
 
@@ -58,6 +63,11 @@ class Look:
             stored = self.conn.execute(of_delivery).scalar_one_or_none()
             self._bodies[delivery_id] = deliveries.unpack(stored) if stored is not None else None
         return self._bodies[delivery_id]
+
+    def names(self, target: str) -> set[str]:
+        """Every name (case folded) of the repository that is called, or was called, ``target``."""
+        known = repositories.of_names(self.conn, [target.casefold()]).get(target.casefold())
+        return {target.casefold()} | (repositories.keys_of(self.conn, known.id) if known is not None else set())
 
 
 class Unwanted(Exception):
@@ -87,6 +97,14 @@ class _Dispatch:
         self.run = dispatches.get(look.conn, row.dispatch_id)
         self.arrived = jobs.any_of(look.conn, row.dispatch_id)
         self.body = look.body(self.run.delivery_id) if self.run is not None else None
+        self.pin: dict[str, Any] | None = self.run.pin if self.run is not None else None
+        self.names = look.names(row.target) if self._text() else set()
+
+    def _text(self) -> str:
+        """The pull request's text, where it may name another pull request to test with."""
+        pull = self.body.get("pull_request") if isinstance(self.body, dict) else None
+        text = pull.get("body") if isinstance(pull, dict) else None
+        return text if isinstance(text, str) and "depends-on:" in text.casefold() else ""
 
     def prepare(self) -> Answer | None:
         if self.run is None or self.run.state == "superseded":
@@ -98,7 +116,30 @@ class _Dispatch:
         if self.row.ambiguous and self._there():
             return Answer(Reply(204, detail="found among the downstream's workflow runs"))
         self.github.prepare(self.row.target, DISPATCH)
+        if self.pin is None:
+            self.pin = self._depends_on()
         return None
+
+    def _depends_on(self) -> dict[str, Any] | None:
+        """The head of the downstream's pull request that the change's text names, if its author is trusted there: the
+        downstream's own CI would run that pull request's code."""
+        named = of_repository(self._text(), self.names)
+        if named is None:
+            return None
+        assert self.run is not None
+        pin: dict[str, Any] = {"repo": self.row.target, "number": named.number}
+        if not self.run.author_trusted:
+            return {**pin, "problem": f"{self.run.author or 'the author'} is not trusted by {self.row.target}"}
+        self.github.prepare(self.row.target, PULLS)
+        answer = self.github.pull(self.row.target, named.number)
+        if answer.reply.status in (404, 410):
+            return {**pin, "problem": "there is no such pull request"}
+        head = answer.body.get("head") if isinstance(answer.body, dict) else None
+        sha = head.get("sha") if isinstance(head, dict) else None
+        if not isinstance(sha, str):
+            # without knowing, the downstream would test against something else
+            raise NotSent(Reply(answer.reply.status, False, answer.reply.retry_after, answer.reply.detail, auth=True))
+        return {**pin, "sha": sha, "state": str(answer.body.get("state"))}
 
     def _there(self) -> bool:
         """Whether a workflow run names our key (its run-name may show it). Not knowing is not an obstacle: the receiver
@@ -115,12 +156,13 @@ class _Dispatch:
     def perform(self) -> Answer:
         assert self.run is not None
         assert self.body is not None
-        payload = client_payload(self.run.event, self.run.delivery_id, self.body, self.run.id)
+        extra = {"depends_on": self.pin} if self.pin is not None else {}
+        payload = client_payload(self.run.event, self.run.delivery_id, self.body, self.run.id, extra)
         body = encode({"event_type": self.run.event, "client_payload": payload})
         return self.github.dispatch(self.row.target, body)
 
     def sent(self, conn: Connection, answer: Answer, now: float) -> None:
-        self._move(conn, state="sent")
+        self._move(conn, state="sent", pin=self.pin)
 
     def lost(self, conn: Connection, error: str, now: float) -> None:
         code = "dispatch-not-sent"
@@ -138,9 +180,13 @@ class _CheckRun:
     def __init__(self, look: Look, row: Row[Any]) -> None:
         self.row = row
         self.github = look.clients.github
-        job = jobs.get(look.conn, row.job_id)
-        self.known: str | None = job.check_run_id if job is not None else None
+        self.known = self._known(look.conn)
         self.taken = jobs.check_runs(look.conn, row.dispatch_id)
+
+    def _known(self, conn: Connection) -> str | None:
+        """Our check run's number: of the job, or of the one that waits for a dispatch's first report."""
+        owner = jobs.get(conn, self.row.job_id) if self.row.job_id else dispatches.get(conn, self.row.dispatch_id)
+        return owner.check_run_id if owner is not None else None
 
     def prepare(self) -> Answer | None:
         self.github.prepare(self.row.target, CHECKS)
@@ -168,8 +214,10 @@ class _CheckRun:
 
     def sent(self, conn: Connection, answer: Answer, now: float) -> None:
         number = self.known or (str(answer.body["id"]) if answer.body and "id" in answer.body else None)
-        if number is not None:
+        if number is not None and self.row.job_id:
             jobs.set_check_run(conn, self.row.job_id, number)
+        elif number is not None:
+            dispatches.set_check_run(conn, self.row.dispatch_id, number)
 
     def lost(self, conn: Connection, error: str, now: float) -> None:
         """The row says it; the next effect of the stream tries again."""
@@ -193,7 +241,7 @@ class _HudRow:
         """The row says it."""
 
 
-EFFECTS: dict[str, Callable[[Look, Row[Any]], Effect]] = {
+MAKERS: dict[str, Callable[[Look, Row[Any]], Effect]] = {
     "dispatch": _Dispatch,
     "check_run": _CheckRun,
     "hud": _HudRow,

@@ -16,9 +16,12 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection, Engine, Row
 
+from relay.domain.circuit import Gate, owner_of
 from relay.domain.retry import Kind, Reply, Settlement, settle
 from relay.github.client import Answer, NotSent
-from relay.services.effects import EFFECTS, Clients, Effect, Look, Unwanted
+from relay.services import gates
+from relay.services.effects import Clients, Effect, Look, Unwanted
+from relay.services.effects_actions import make
 from relay.store import outbox
 from relay.store.db import reading
 
@@ -35,11 +38,11 @@ def send(engine: Engine, clients: Clients, ids: Sequence[int], now: float) -> No
     Raises an ExceptionGroup of what broke in single rows (they come back by themselves), after the others are sent.
     """
     batch = _Batch(engine, now)
-    found = batch.find(ids, clients)
+    found = batch.admit(batch.find(ids, clients))
     if found:
         with ThreadPoolExecutor(len(found), "send") as threads:
             ready = batch.prepare(threads, found)
-            batch.perform(threads, batch.claim(ready))
+            batch.perform(threads, batch.claim(ready, clients.budget))
     if batch.broken:
         raise ExceptionGroup("single effects broke", batch.broken)
 
@@ -53,6 +56,7 @@ class _Sending:
     claimed: bool = False
     answer: Answer | None = None
     unwanted: str = ""
+    shut: bool = False
 
     def take(self, future: Future[Answer | None]) -> None:
         """What a step came to. Raises what it did not foresee."""
@@ -68,6 +72,7 @@ class _Batch:
     def __init__(self, engine: Engine, now: float) -> None:
         self.engine = engine
         self._began = now - time.monotonic()
+        self.places: dict[str, Gate] = {}
         self.broken: list[Exception] = []
 
     def clock(self) -> float:
@@ -80,10 +85,36 @@ class _Batch:
             look = Look(conn, clients)
             for row in outbox.sendable(conn, ids, self.clock()):
                 try:
-                    found.append(_Sending(row, EFFECTS[row.kind](look, row)))
+                    found.append(_Sending(row, make(look, row)))
                 except Exception as exc:  # noqa: BLE001 - it is told when the others are sent
                     self._broke(row, exc)
+            targets = [one.row.target for one in found if gates.on_github(one.row.kind)]
+            self.places = gates.look(conn, targets, self.clock())
         return found
+
+    def admit(self, rows: Sequence[_Sending]) -> list[_Sending]:
+        """Those that may go where they are to go. To a closed place nothing is sent: the answer is known."""
+        now = self.clock()
+        decided = gates.admit(self.engine, self.places, now)
+        admitted, refused, waiting = [], [], []
+        for one in rows:
+            place = decided.get(one.row.target) if gates.on_github(one.row.kind) else None
+            if place is None or place.what == "open":
+                admitted.append(one)
+            elif place.what == "wait":
+                waiting.append((one, place))
+            else:
+                assert place.reply is not None
+                one.answer, one.shut = Answer(place.reply), True
+                refused.append(one)
+        self._record(refused)
+        if waiting:
+            with self.engine.begin() as conn:
+                for one, place in waiting:
+                    # jitter: what waited together does not return together
+                    at = place.until + random.random()
+                    outbox.postpone(conn, [one.row.id], at, f"waits: {place.key} asked for time")
+        return admitted
 
     def prepare(self, threads: ThreadPoolExecutor, rows: Sequence[_Sending]) -> list[_Sending]:
         """Those that are to be claimed and sent; the rest has its answer already."""
@@ -92,14 +123,21 @@ class _Batch:
         self._record([one for one in done if one.answer is not None or one.unwanted])
         return [one for one in done if one.answer is None and not one.unwanted]
 
-    def claim(self, rows: Sequence[_Sending]) -> list[_Sending]:
-        """Those that nobody else was faster with."""
+    def claim(self, rows: Sequence[_Sending], budget: int) -> list[_Sending]:
+        """Those that nobody else was faster with, within the budgets of their installations; ``budget`` a minute."""
         if not rows:
             return []
         with self.engine.begin() as conn:
             now = self.clock()
+            paid = [one for one in rows if gates.on_github(one.row.kind)]
+            allowed, following = gates.spend(conn, [one.row.target for one in paid], now, budget)
+            over = {one.row.id for one, may in zip(paid, allowed, strict=True) if not may}
             for one in rows:
-                one.claimed = outbox.claim(conn, one.row, now)
+                if one.row.id in over:
+                    at = following[owner_of(one.row.target)] + random.random()
+                    outbox.postpone(conn, [one.row.id], at, f"waits: {budget} effects a minute are the budget")
+                else:
+                    one.claimed = outbox.claim(conn, one.row, now)
         return [one for one in rows if one.claimed]
 
     def perform(self, threads: ThreadPoolExecutor, rows: Sequence[_Sending]) -> None:
@@ -154,7 +192,8 @@ def _written(conn: Connection, one: _Sending, now: float) -> Settlement | None:
     assert one.answer is not None
     reply, body = one.answer.reply, one.answer.body
     kind: Kind = row.kind
-    outcome = settle(kind, reply, attempts=row.attempts + 1, age_s=now - row.created_at, jitter=random.random())
+    age_s = now - (row.asked_at or row.created_at)
+    outcome = settle(kind, reply, attempts=row.attempts + 1, age_s=age_s, jitter=random.random())
     # a try that failed before it could send leaves the doubt of an earlier one as it was
     doubt = outcome.ambiguous or (row.ambiguous and not reply.reached)
     error = f"{outcome.code}: {reply.detail}"
@@ -163,11 +202,17 @@ def _written(conn: Connection, one: _Sending, now: float) -> Settlement | None:
         outbox.mark_sent(conn, row.id, status=reply.status, response=response, now=now)
         one.effect.sent(conn, one.answer, now)
     elif outcome.state == "parked":
-        if outbox.mark_parked(conn, row.id, ambiguous=doubt, status=reply.status, error=error):
+        if outbox.mark_parked(conn, row.id, ambiguous=doubt, status=reply.status, error=error, now=now):
             one.effect.lost(conn, error, now)
     else:
         at = now + outcome.delay_s
+        if reply.moved is not None:
+            gates.learn_name(conn, row.target, reply.moved, now)
+            outbox.retarget(conn, row.id, reply.moved.name)
         outbox.mark_retry(conn, row, claimed=one.claimed, at=at, ambiguous=doubt, status=reply.status, error=error)
+    # what a closed place answers is no news about it
+    if gates.on_github(kind) and not (one.shut and outcome.state != "sent"):
+        gates.learn(conn, row.target, outcome.code, reply, now)
     return outcome
 
 

@@ -78,6 +78,12 @@ def supersede(conn: Connection, dispatch_id: str, *, code: str, reason: str, now
     return ended.rowcount == 1
 
 
+def set_check_run(conn: Connection, dispatch_id: str, check_run_id: str) -> None:
+    """Remembers our check run that waits for the dispatch's first report, once."""
+    mine = update(dispatch).where(dispatch.c.id == dispatch_id, dispatch.c.check_run_id.is_(None))
+    conn.execute(mine.values(check_run_id=check_run_id))
+
+
 def drop_unsent(conn: Connection, dispatch_id: str, reason: str) -> bool:
     """Keeps a dispatch's POST from being sent, if it is not sent yet."""
     dropped = conn.execute(

@@ -66,10 +66,12 @@ def request(
     payload: dict[str, Any],
     *,
     now: float,
+    at: float | None = None,
     dispatch_id: str | None = None,
     job_id: str | None = None,
 ) -> dict[str, Any]:
-    """An effect that is due at ``now``, as the table has it."""
+    """An effect asked for at ``now`` that is due at ``at`` (default: now), as the table has it."""
+    at = now if at is None else at
     return {
         "key": key,
         "kind": kind,
@@ -79,8 +81,8 @@ def request(
         "dispatch_id": dispatch_id,
         "job_id": job_id,
         "state": "due",
-        "due_at": now,
-        "not_before": now,
+        "due_at": at,
+        "not_before": at,
         "attempts": 0,
         "ambiguous": False,
         "created_at": now,
@@ -179,10 +181,30 @@ def mark_retry(
     return changed.rowcount == 1
 
 
-def mark_parked(conn: Connection, outbox_id: int, *, ambiguous: bool, status: int | None, error: str) -> bool:
+def postpone(conn: Connection, outbox_ids: Sequence[int], at: float, reason: str) -> None:
+    """Nothing was tried, and nobody tries before ``at``: somebody asked us to wait, or a budget is used up."""
+    later = update(outbox).where(outbox.c.id.in_(outbox_ids), outbox.c.state == "due")
+    conn.execute(later.values(due_at=at, not_before=at, last_error=reason))
+
+
+def retarget(conn: Connection, outbox_id: int, target: str) -> None:
+    """The repository has another name now."""
+    conn.execute(update(outbox).where(outbox.c.id == outbox_id).values(target=target))
+
+
+def mark_parked(
+    conn: Connection, outbox_id: int, *, ambiguous: bool, status: int | None, error: str, now: float
+) -> bool:
     """Not worth another try until somebody mends the cause."""
     return _finish(
-        conn, outbox_id, state="parked", due_at=None, ambiguous=ambiguous, last_status=status, last_error=error
+        conn,
+        outbox_id,
+        state="parked",
+        due_at=None,
+        not_before=now,
+        ambiguous=ambiguous,
+        last_status=status,
+        last_error=error,
     )
 
 

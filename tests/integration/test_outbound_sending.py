@@ -415,7 +415,7 @@ def test_only_the_head_of_a_stream_is_due(engine):
     assert due_ids(engine, 1.0) == [1, 3]
     with engine.begin() as conn:
         assert outbox.sendable(conn, [1, 2], 1.0) == outbox.sendable(conn, [1], 1.0)
-        outbox.mark_parked(conn, 1, ambiguous=False, status=422, error="x")
+        outbox.mark_parked(conn, 1, ambiguous=False, status=422, error="x", now=1.0)
     assert due_ids(engine, 1.0) == [2, 3]
 
 
