@@ -23,6 +23,8 @@ config_app = typer.Typer(help="The device's reuse configs.", no_args_is_help=Tru
 allowlist_app = typer.Typer(help="The allowlist of downstream repositories.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 app.add_typer(allowlist_app, name="allowlist")
+triage_app = typer.Typer(help="Which tests are for the device.", no_args_is_help=True)
+app.add_typer(triage_app, name="triage")
 
 ConfigFile = Annotated[str | None, typer.Option("--config", help="relay.toml; default: $RELAY_CONFIG.")]
 
@@ -211,6 +213,22 @@ def config_schema() -> None:
     from relay import cli_config_write
 
     raise typer.Exit(cli_config_write.run_schema())
+
+
+@triage_app.command("eval")
+def triage_eval(
+    configs: Annotated[Path, typer.Option(help="Folder of reuse configs with people's decisions.")],
+    upstream: Annotated[Path, typer.Option(help="Upstream's root.")],
+    sheet: Annotated[Path, typer.Option(help="The device's sheet.")] = Path("test_configs/spyre/capability.yaml"),
+    opdb: Annotated[Path | None, typer.Option(help="Op database from python -m relay.worker.opdb.")] = None,
+    evidence: Annotated[list[Path] | None, typer.Option(help="Trusted results of relay run --out.")] = None,
+    cache: Annotated[Path | None, typer.Option(help="Folder that keeps parsed files between runs.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """How often triage says what people decided, and where it does not, why."""
+    from relay import cli_triage
+
+    raise typer.Exit(cli_triage.run(configs, upstream, sheet, opdb, evidence or [], cache, as_json=as_json))
 
 
 @allowlist_app.command("lint")

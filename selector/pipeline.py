@@ -12,6 +12,7 @@ from selector.discover import Inventory, InventoryCache, discover, has_tests, ta
 from selector.model import Change, NotExercised, OpDatabase, RunPlan, Selection, TestId, Tree
 from selector.plan import Budget, History, WorkerOffer, plan
 from selector.triage import triage
+from selector.triage.engagement import Uses
 
 NO_TESTS = NotExercised("test/", "this change leaves no test/ folder: there is no test to run")
 
@@ -50,7 +51,14 @@ def select(request: SelectionRequest) -> Selection:
     found = discover(request.base, request.head, request.change, request.opdb, request.cache, inventory)
     reached = now()
     sorted_out = triage(
-        found.impacts, found.inventory, request.capability, request.opdb, request.engaged_before, agent=request.agent
+        found.impacts,
+        found.inventory,
+        request.capability,
+        request.opdb,
+        request.engaged_before,
+        agent=request.agent,
+        opened=lambda test: request.configs.bypasses(test) | request.configs.opens(test.file, test.cls),
+        uses=Uses(request.head.read, request.head.paths(), request.cache),
     )
     judged = now()
     run_plan, planned = plan(

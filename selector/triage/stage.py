@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from selector.agents.port import TriageAgent
@@ -11,11 +11,14 @@ from selector.discover import Impact, Inventory
 from selector.discover.opindex import OpIndex
 from selector.model import Decision, Evidence, OpDatabase, Stage, TestId
 from selector.plan.model import RelevantTest
+from selector.triage.categories import topic_of
+from selector.triage.engagement import Uses
+from selector.triage.environment import UNKNOWN, Environment
 from selector.triage.rules import RULES
-from selector.triage.subject import Category, Opinion, Ruling, Subject
+from selector.triage.subject import Opinion, Ruling, Subject
 from selector.triage.variants import estimate
 
-STAGE_CODES = frozenset({"engaged-before", "no-rule"})
+STAGE_CODES = frozenset({"engaged-before", "idle-before", "no-rule"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +38,18 @@ def triage(
     engaged_before: Mapping[TestId, int] | None = None,
     *,
     agent: TriageAgent,
+    opened: Callable[[TestId], frozenset[str]] | None = None,
+    environment: Environment = UNKNOWN,
+    uses: Uses | None = None,
+    idle_before: Collection[TestId] = frozenset(),
 ) -> Triage:
     """Sorts the impacted tests for one device.
 
-    ``engaged_before``: kernels that trusted runs counted on the device; a test with any is never dropped. ``agent``
-    answers where the rules are not sure; whatever it does not drop with a reason stays.
+    ``engaged_before``: kernels that trusted runs counted on the device; a test with any is never dropped.
+    ``idle_before``: tests that passed in trusted runs without a kernel, which answers where the rules are not sure.
+    ``agent`` answers where neither is sure; whatever it does not drop with a reason stays. ``opened``: the device types
+    whose limits a config opens for a test; ``environment``: the machine that will run the tests; ``uses``: what tests
+    do with their device, read from their sources.
     """
     engaged = engaged_before or {}
     index = OpIndex(opdb)
@@ -50,11 +60,13 @@ def triage(
         found = inventory.find(impact.test)
         if found is None:
             raise LookupError(f"{impact.test} is impacted but not in the inventory")
-        subject = Subject(impact, *found, inventory, capability, index)
+        lifted = opened(impact.test) if opened is not None else frozenset[str]()
+        subject = Subject(impact, *found, inventory, capability, index, lifted, environment, uses)
         opinion = judge(subject)
         if opinion.ruling is Ruling.ASK:
             counts["ask"] += 1
-            opinion = agent.answer(subject, opinion)
+            idle = impact.test in idle_before
+            opinion = _idle(opinion) if idle else agent.answer(subject, opinion)
         kernels = engaged.get(impact.test, 0)
         if kernels > 0 and opinion.ruling is Ruling.IRRELEVANT:
             opinion = _engaged(opinion, kernels)
@@ -75,7 +87,7 @@ def judge(subject: Subject) -> Opinion:
         opinion = rule(subject)
         if opinion is not None:
             return opinion
-    return Opinion(Ruling.ASK, Category.UNCLEAR, "no-rule", "no rule says anything about it", (), 0.5)
+    return Opinion(Ruling.ASK, None, "no-rule", "no rule says anything about it", (), 0.5)
 
 
 def _engaged(opinion: Opinion, kernels: int) -> Opinion:
@@ -84,8 +96,14 @@ def _engaged(opinion: Opinion, kernels: int) -> Opinion:
     return Opinion(Ruling.RELEVANT, opinion.category, "engaged-before", reason, (fact, *opinion.evidence))
 
 
+def _idle(opinion: Opinion) -> Opinion:
+    fact = Evidence("kernels", "it passed in a trusted run, and the device ran no kernel of it")
+    reason = f"seen to pass without the device, which answers: {opinion.reason}"
+    return Opinion(Ruling.IRRELEVANT, opinion.category, "idle-before", reason, (fact, *opinion.evidence), 0.9)
+
+
 def _decision(subject: Subject, opinion: Opinion) -> Decision:
-    facts = (*opinion.evidence, Evidence("category", opinion.category.value))
+    facts = (*opinion.evidence, Evidence("category", (opinion.category or topic_of(subject)).value))
     return Decision(
         Stage.TRIAGE,
         str(subject.id),

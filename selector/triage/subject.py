@@ -11,6 +11,9 @@ from selector.discover import Impact, Inventory
 from selector.discover.opindex import OpIndex
 from selector.discover.records import ClassRecord, Decorator, MethodRecord
 from selector.model import Evidence, TestId
+from selector.triage.engagement import Uses, uses_device
+from selector.triage.environment import UNKNOWN as UNKNOWN_ENVIRONMENT
+from selector.triage.environment import Environment
 
 
 class Ruling(StrEnum):
@@ -22,25 +25,39 @@ class Ruling(StrEnum):
 
 
 class Category(StrEnum):
-    """What a test is about, seen from a device."""
+    """What a test is about, seen from a device. Where no rule says it, ``categories.topic_of`` does."""
 
-    DEVICE_GENERIC = "device-generic"
+    OP_CORRECTNESS = "op-correctness"
+    VIEWS = "views-and-layout"
+    AUTOGRAD = "autograd"
+    MODULES = "modules"
+    COMPILE = "compile"
+    CREATION = "creation"
+    SERIALIZATION = "serialization"
+    INDEXING = "indexing"
+    RANDOM = "random"
+    MEMORY = "memory"
+    PROFILER = "profiler"
+    DISTRIBUTED = "distributed"
+    QUANTISED = "quantised"
+    SPARSE = "sparse"
+    COMPLEX = "complex"
     CUDA_ONLY = "cuda-only"
     CPU_ONLY = "cpu-only"
     OTHER_BACKEND = "other-backend"
-    DISTRIBUTED = "distributed"
-    NO_DEVICE = "no-device"
-    NEVER_RUN = "never-run"
-    UNSUPPORTED = "unsupported"
-    UNCLEAR = "unclear"
+    FRONT_END = "front-end-only"
+    INFRASTRUCTURE = "infrastructure"
 
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """One rule's (or agent's) answer. A sure IRRELEVANT drops the test unless it was seen to engage the device."""
+    """One rule's (or agent's) answer. A sure IRRELEVANT drops the test unless it was seen to engage the device.
+
+    ``category``: None where the rule does not go by what the test is about.
+    """
 
     ruling: Ruling
-    category: Category
+    category: Category | None
     code: str
     reason: str
     evidence: tuple[Evidence, ...] = ()
@@ -50,7 +67,12 @@ class Opinion:
 
 @dataclass(frozen=True)
 class Subject:
-    """One impacted test, with everything known about it without running it."""
+    """One impacted test, with everything known about it without running it.
+
+    ``opened``: device types whose limits (``@onlyCUDA``, ``only_for="cpu"``) a config opens for this device;
+    ``environment``: what is known of the machine that runs the tests; ``uses``: reads what its functions do with their
+    device, None where there is no source to read.
+    """
 
     impact: Impact
     cls: ClassRecord
@@ -58,6 +80,9 @@ class Subject:
     inventory: Inventory
     capability: Capability
     index: OpIndex
+    opened: frozenset[str] = frozenset()
+    environment: Environment = UNKNOWN_ENVIRONMENT
+    uses: Uses | None = None
 
     @property
     def id(self) -> TestId:
@@ -68,25 +93,34 @@ class Subject:
         """The words by which upstream's decorators and limits can mean this device."""
         return frozenset({self.capability.device, "privateuse1"})
 
+    @property
+    def let_in(self) -> frozenset[str]:
+        """The device types whose limits let this device in."""
+        return self.device_names | self.opened
+
+    @cached_property
+    def uses_device(self) -> bool | None:
+        """False: the device that the test is given never comes to run anything. None: not known."""
+        return None if self.uses is None else uses_device(self.id, self.inventory, self.uses)
+
     @cached_property
     def decorators(self) -> tuple[Decorator, ...]:
         """Those of the method, of its class and of the classes above it in the file."""
         reach = self.inventory.reach(self.id.file)
         classes = self.inventory.files[self.id.file].classes
-        return self.test.decorators + tuple(d for name in reach.chain(self.cls.name) for d in classes[name].decorators)
+        names = reach.chain(self.cls.name)
+        above = self.cls.decorators if not names else ()  # a class that code makes: its record has what it took over
+        return self.test.decorators + above + tuple(d for name in names for d in classes[name].decorators)
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """Every name and attribute that the test reaches in its file."""
-        reach = self.inventory.reach(self.id.file)
-        return reach.names(reach.test(self.cls.name, self.test.name))
+        """Every name and attribute that the test reaches in its file, and where its method is written."""
+        return self.inventory.words(self.id)
 
     @cached_property
     def device_literals(self) -> frozenset[str]:
         """Devices that strings in reach of the test name (``cuda``, ``cpu``)."""
-        reach = self.inventory.reach(self.id.file)
-        symbols = self.inventory.files[self.id.file].symbols
-        return frozenset(w for key in reach.test(self.cls.name, self.test.name) for w in symbols[key].literals)
+        return self.inventory.device_literals(self.id)
 
     @cached_property
     def features(self) -> frozenset[str]:

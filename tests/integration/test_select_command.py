@@ -20,8 +20,8 @@ TEST = """
 from torch.testing._internal.common_device_type import instantiate_device_type_tests
 def helper(): return 1
 class TestX(TestCase):
-    def test_uses(self, device): helper()
-    def test_other(self, device): pass
+    def test_uses(self, device): torch.ones(helper(), device=device)
+    def test_other(self, device): torch.ones(1, device=device)
     @onlyCUDA
     def test_cuda(self, device): helper()
 instantiate_device_type_tests(TestX, globals())

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from selector.triage.rules import (
     always_skipped,
     device_count,
+    device_unused,
     distributed,
     dtypes,
     generic,
@@ -19,6 +20,7 @@ from selector.triage.rules import (
     only_for_decorators,
     other_backend,
     plain_class,
+    self_skips,
     skip_conditions,
 )
 from selector.triage.subject import Opinion, Subject
@@ -31,27 +33,28 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("instantiation", instantiation.judge),
     ("only_for_decorators", only_for_decorators.judge),
     ("skip_conditions", skip_conditions.judge),
+    ("self_skips", self_skips.judge),
     ("device_count", device_count.judge),
     ("distributed", distributed.judge),
     ("other_backend", other_backend.judge),
     ("dtypes", dtypes.judge),
+    ("device_unused", device_unused.judge),
     ("generic", generic.judge),
     ("plain_class", plain_class.judge),
 )
-CODES = frozenset(
-    code
-    for module in (
-        always_skipped,
-        device_count,
-        distributed,
-        dtypes,
-        generic,
-        hardware,
-        instantiation,
-        only_for_decorators,
-        other_backend,
-        plain_class,
-        skip_conditions,
-    )
-    for code in module.CODES
+MODULES = (
+    always_skipped,
+    device_count,
+    device_unused,
+    distributed,
+    dtypes,
+    generic,
+    hardware,
+    instantiation,
+    only_for_decorators,
+    other_backend,
+    plain_class,
+    self_skips,
+    skip_conditions,
 )
+CODES = frozenset(code for module in MODULES for code in module.CODES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from selector.triage.subject import Category, Opinion, Ruling, Subject
+from selector.triage.subject import Opinion, Ruling, Subject
 
 CODES = ("always-skipped",)
 
@@ -13,5 +13,5 @@ def judge(subject: Subject) -> Opinion | None:
             why = decorator.args[0] if decorator.args else "no reason given"
             fact = subject.place("decorator", f"@skip: {why}", decorator.line)
             reason = "upstream skips it without a condition"
-            return Opinion(Ruling.IRRELEVANT, Category.NEVER_RUN, "always-skipped", reason, (fact,))
+            return Opinion(Ruling.IRRELEVANT, None, "always-skipped", reason, (fact,))
     return None

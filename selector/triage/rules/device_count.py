@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from selector.triage.subject import Category, Opinion, Ruling, Subject
+from selector.triage.subject import Opinion, Ruling, Subject
 
 CODES = ("too-few-devices",)
 
@@ -15,8 +15,8 @@ def judge(subject: Subject) -> Opinion | None:
             fact = subject.place("decorator", f"@deviceCountAtLeast({needed})", decorator.line)
             if isinstance(have, int) and needed > have:
                 reason = f"it needs {needed} devices, the sheet says {have}"
-                return Opinion(Ruling.IRRELEVANT, Category.UNSUPPORTED, "too-few-devices", reason, (fact,))
+                return Opinion(Ruling.IRRELEVANT, None, "too-few-devices", reason, (fact,))
             if needed > 1 and not isinstance(have, int):
                 reason = f"it needs {needed} devices, the sheet does not say how many there are"
-                return Opinion(Ruling.ASK, Category.DEVICE_GENERIC, "too-few-devices", reason, (fact,), 0.5)
+                return Opinion(Ruling.ASK, None, "too-few-devices", reason, (fact,), 0.5)
     return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from selector.discover.records import UNKNOWN
-from selector.triage.subject import Category, Opinion, Ruling, Subject
+from selector.triage.subject import Opinion, Ruling, Subject
 
 CODES = ("dtypes-unsupported",)
 
@@ -18,4 +18,4 @@ def judge(subject: Subject) -> Opinion | None:
     line = next((d.line for d in subject.test.decorators if d.name in ("dtypes", "ops", "modules")), None)
     fact = subject.place("capability", f"{subject.capability.name} has none of {', '.join(wanted)}", line)
     reason = f"it is for {', '.join(wanted)} only, which {subject.capability.device} does not have"
-    return Opinion(Ruling.IRRELEVANT, Category.UNSUPPORTED, "dtypes-unsupported", reason, (fact,), 0.9)
+    return Opinion(Ruling.IRRELEVANT, None, "dtypes-unsupported", reason, (fact,), 0.9)

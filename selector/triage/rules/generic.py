@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from selector.discover.records import ClassRecord
-from selector.triage.subject import Category, Opinion, Ruling, Subject
+from selector.discover.records import ClassRecord, Instantiation
+from selector.triage.subject import Opinion, Ruling, Subject
 
 CODES = ("device-generic", "device-generic-unsupported")
 # features of a test -> the sheet's word that says whether the device has them
@@ -11,11 +11,10 @@ _SHEET = {"sparse": "sparse", "quantized": "quantized", "inductor": "compile_ind
 
 
 def judge(subject: Subject) -> Opinion | None:
-    made = [subject.cls, *_subclasses(subject)]
-    calls = [(cls, one) for cls in made for one in cls.instantiated]
-    if not calls:
+    made = made_for_devices(subject)
+    if made is None:
         return None
-    cls, call = calls[0]
+    cls, call = made
     fact = subject.place("instantiation", f"{cls.name} is instantiated for device types", call.line)
     missing = sorted(
         feature
@@ -24,9 +23,15 @@ def judge(subject: Subject) -> Opinion | None:
     )
     if missing:
         reason = f"device-generic, but it uses what the sheet says is missing: {', '.join(missing)}"
-        return Opinion(Ruling.ASK, Category.DEVICE_GENERIC, "device-generic-unsupported", reason, (fact,), 0.6)
+        return Opinion(Ruling.ASK, None, "device-generic-unsupported", reason, (fact,), 0.6)
     reason = f"its class is made for every device type, {subject.capability.device} among them"
-    return Opinion(Ruling.RELEVANT, Category.DEVICE_GENERIC, "device-generic", reason, (fact,), 0.95)
+    return Opinion(Ruling.RELEVANT, None, "device-generic", reason, (fact,), 0.95)
+
+
+def made_for_devices(subject: Subject) -> tuple[ClassRecord, Instantiation] | None:
+    """The class that is made for device types, this one or one below it in its file, and the call that does so."""
+    made = [subject.cls, *_subclasses(subject)]
+    return next(((cls, one) for cls in made for one in cls.instantiated), None)
 
 
 def _subclasses(subject: Subject) -> list[ClassRecord]:

@@ -11,7 +11,7 @@ _OPEN = frozenset({"", "?", "GENERIC", "ACCELERATOR"})
 
 def judge(subject: Subject) -> Opinion | None:
     declared = subject.cls.hardware
-    if declared in _OPEN or declared.lower() in subject.device_names:
+    if declared in _OPEN or declared.lower() in subject.let_in:
         return None
     fact = subject.place("hardware", f"{subject.cls.name} declares itself for {declared}", subject.cls.line)
     reason = f"its class is for {declared} only"

@@ -27,14 +27,14 @@ def judge(subject: Subject) -> Opinion | None:
             reason = "upstream skips it on every device of this kind"
             return Opinion(Ruling.IRRELEVANT, Category.OTHER_BACKEND, "decorator-not-this-device", reason, (fact,))
         devices = _devices(decorator)
-        if devices is None or subject.device_names & set(devices):
+        if devices is None or subject.let_in & set(devices):
             continue
         fact = subject.place(
             "decorator", f"@{decorator.name}({', '.join(decorator.args)})".replace("()", ""), decorator.line
         )
         if UNKNOWN in devices:
             reason = f"@{decorator.name} lets through devices that are not written as literals"
-            return Opinion(Ruling.ASK, Category.UNCLEAR, "decorator-unclear", reason, (fact,), 0.5)
+            return Opinion(Ruling.ASK, None, "decorator-unclear", reason, (fact,), 0.5)
         reason = f"it skips itself everywhere but on {', '.join(devices)}"
         return Opinion(Ruling.IRRELEVANT, category_of(devices), "decorator-other-device", reason, (fact,))
     return None

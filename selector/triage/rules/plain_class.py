@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from selector.discover.records import UNKNOWN
 from selector.triage.backends import category_of
-from selector.triage.subject import Category, Opinion, Ruling, Subject
+from selector.triage.features import GPU
+from selector.triage.subject import Opinion, Ruling, Subject
 
 CODES = ("no-device", "plain-other-device", "plain-device", "mixin", "imported-elsewhere")
 
@@ -14,21 +16,32 @@ def judge(subject: Subject) -> Opinion | None:
     if not any(base.endswith(("TestCase", "Test", "TestBase")) for base in roots):
         fact = subject.place("class", f"{subject.cls.name} derives from {', '.join(roots) or 'nothing'}", line)
         reason = "its class is no test case by itself: others may mix it in"
-        return Opinion(Ruling.ASK, Category.UNCLEAR, "mixin", reason, (fact,), 0.4)
+        return Opinion(Ruling.ASK, None, "mixin", reason, (fact,), 0.4)
     elsewhere = [at for at, _, name in subject.inventory.importers(subject.id.file) if name == subject.cls.name]
     if elsewhere:
         fact = subject.place("import", f"{elsewhere[0]} imports {subject.cls.name}", line)
         reason = "its class is used in another file, which may make it for devices"
-        return Opinion(Ruling.ASK, Category.UNCLEAR, "imported-elsewhere", reason, (fact,), 0.4)
-    if "device" in subject.features or "device" in subject.test.args:
+        return Opinion(Ruling.ASK, None, "imported-elsewhere", reason, (fact,), 0.4)
+    if "device" in subject.features or ("device" in subject.test.args and not _parametrised(subject)):
         fact = subject.place("feature", "it takes its device from a variable")
         reason = "its class is made for no device type, but it may use whatever device there is"
-        return Opinion(Ruling.ASK, Category.UNCLEAR, "plain-device", reason, (fact,), 0.5)
+        return Opinion(Ruling.ASK, None, "plain-device", reason, (fact,), 0.5)
     made = f"{subject.cls.name} is never given to instantiate_device_type_tests"
-    if "cuda" in subject.features:
-        fact = subject.place("feature", f"{made}; it names CUDA itself", line)
-        reason = "it runs on the CPU or on CUDA by name, never on another device"
+    if subject.features & {"cuda", "gpu"}:
+        named = "CUDA" if "cuda" in subject.features else "upstream's own GPU types"
+        fact = subject.place("feature", f"{made}; it names {named} itself", line)
+        reason = f"it runs on the CPU or on {named}, never on another device"
         return Opinion(Ruling.IRRELEVANT, category_of(["cuda"]), "plain-other-device", reason, (fact,), 0.9)
     fact = subject.place("class", f"{made}, and nothing in its reach names a device", line)
     reason = "no device comes into it: it computes on the CPU or not at all"
-    return Opinion(Ruling.IRRELEVANT, Category.NO_DEVICE, "no-device", reason, (fact,), 0.95)
+    return Opinion(Ruling.IRRELEVANT, None, "no-device", reason, (fact,), 0.95)
+
+
+def _parametrised(subject: Subject) -> bool:
+    """Whether its devices are listed in a decorator, none of them this one."""
+    for decorator in subject.test.decorators:
+        if decorator.name.startswith("parametrize") and decorator.args:
+            values = {word for arg in decorator.args[1:] for word in arg.split(",")}
+            if "device" in decorator.args[0].replace(" ", "").split(","):
+                return (UNKNOWN not in values and not values & subject.device_names) or bool(set(decorator.names) & GPU)
+    return False

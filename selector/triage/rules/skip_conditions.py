@@ -6,7 +6,7 @@ import re
 
 from selector.discover.records import Decorator
 from selector.triage.backends import category_of
-from selector.triage.subject import Category, Opinion, Ruling, Subject
+from selector.triage.subject import Opinion, Ruling, Subject
 
 CODES = ("needs-other-device", "needs-unclear")
 
@@ -37,7 +37,7 @@ def judge(subject: Subject) -> Opinion | None:
         if decorator.name in ("skipIf", "skipUnless") and any(map(_FLAGS.match, decorator.names)):
             fact = subject.place("decorator", f"a skip that depends on {', '.join(decorator.names)}", decorator.line)
             reason = "whether it is skipped depends on other devices"
-            unclear = unclear or Opinion(Ruling.ASK, Category.UNCLEAR, "needs-unclear", reason, (fact,), 0.5)
+            unclear = unclear or Opinion(Ruling.ASK, None, "needs-unclear", reason, (fact,), 0.5)
     return unclear
 
 
