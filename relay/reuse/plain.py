@@ -6,13 +6,14 @@ what the configs exclude is reported as skipped.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from relay.reuse import parametrize
+from relay.reuse import parametrize, restrictions
 from relay.reuse.policy import Reuse
 from relay.reuse.registry import VariantRecord
 from relay.reuse.test_class import bound, mark
-from selector.model import TestId
+from selector.model import Mode, TestId
 
 
 def govern(reuse: Reuse, cls: type, method: str, path: str) -> VariantRecord:
@@ -33,7 +34,11 @@ def govern(reuse: Reuse, cls: type, method: str, path: str) -> VariantRecord:
     policy = reuse.policy(test)
     if policy.has_selectors and raw is not None:
         policy = reuse.policy(test, parametrize.facts(raw, policy))
-    record = policy.record(method, op, op_variant, dtypes)
+    record = policy.record(method, op, op_variant, dtypes, bare=method if method != base else "")
+    hardware = restrictions.classified(cls)
+    if hardware and hardware not in policy.bypasses and record.mode is not Mode.SKIP:
+        reason = f"upstream classifies this class as {hardware.upper()}"
+        record = replace(record, mode=Mode.SKIP, reason=reason, issue="")
     reuse.registry.add(cls, record)
     if raw is not None:
         governed = bound(raw, record)

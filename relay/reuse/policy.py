@@ -7,7 +7,7 @@ generators hand over; nothing takes a generated method name apart.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -27,13 +27,19 @@ class TestPolicy(Chain):
     facts: TestFacts | None = None
 
     def record(
-        self, variant: str, op: str | None = None, op_variant: str = "", dtypes: tuple[str, ...] = ()
+        self, variant: str, op: str | None = None, op_variant: str = "", dtypes: tuple[str, ...] = (), bare: str = ""
     ) -> VariantRecord:
-        """How one variant is to be run. A variant of several dtypes is matched by none of them alone."""
+        """How one variant is to be run. A variant of several dtypes is matched by none of them alone.
+
+        ``bare`` is the generated name without device and dtype: a config may name one parametrisation by it.
+        """
         dtype = dtypes[0] if len(dtypes) == 1 else None
         shown = ",".join(dtypes) or None
         if self.configs is None:
             return VariantRecord(self.test, variant, op, op_variant, shown)
+        if bare in self._named_variants:
+            of_variant = replace(self, test=TestId(self.test.file, self.test.cls, bare))
+            return replace(of_variant.record(variant, op, op_variant, dtypes), test=self.test, named=bare)
         rule = self.configs.rule(self.test, op, op_variant, dtype, self.facts)
         return VariantRecord(
             self.test,
@@ -83,6 +89,15 @@ class TestPolicy(Chain):
         return self.configs is not None and any(m.entry.tags for m in self.configs.matches(self.test))
 
     @cached_property
+    def _named_variants(self) -> frozenset[str]:
+        return self.configs.named_variants(self.test) if self.configs is not None else frozenset()
+
+    @cached_property
+    def names_variants(self) -> bool:
+        """Whether a config may name variants of the test by their own names."""
+        return bool(self._named_variants)
+
+    @cached_property
     def _cpu_move(self) -> tuple[str, ...]:
         return self.configs.cpu_move(self.test) if self.configs is not None else ()
 
@@ -93,7 +108,8 @@ class TestPolicy(Chain):
     def precision(self, record: VariantRecord) -> Precision | None:
         if self.configs is None:
             return None
-        return self.configs.precision(self.test, record.op, record.dtype, record.op_variant)
+        test = TestId(self.test.file, self.test.cls, record.named) if record.named else self.test
+        return self.configs.precision(test, record.op, record.dtype, record.op_variant)
 
 
 @dataclass(slots=True)

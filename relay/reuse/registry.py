@@ -31,6 +31,8 @@ class VariantRecord:
     no_grad: bool = False
     tags: tuple[str, ...] = ()
     bypass: bool = False
+    named: str = ""
+    """the method name by which the governing entry means this one parametrisation, "" when it means the test"""
 
     @property
     def dtypes(self) -> tuple[str, ...]:

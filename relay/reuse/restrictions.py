@@ -10,10 +10,13 @@ import functools
 import inspect
 import os
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
+from unittest import SkipTest
 
 from relay.reuse.policy import active
+from relay.reuse.registry import VariantRecord
+from selector.model import Mode, TestId
 
 _OTHERS = ("CPU", "CUDA", "MPS", "XPU")
 """members of 2.14's HardwareClassification that name a device which is not this one"""
@@ -130,19 +133,73 @@ def _is_for_us(words: Iterable[str]) -> bool:
 
 
 class _also:
-    """Upstream reads from the environment which device types to generate for, at each call."""
+    """``global.devices``: upstream reads from the environment which device types to generate for, at each call. For
+    those that this machine does not have, a stand-in is listed for the while, whose tests say so."""
 
     KEY = "PYTORCH_TESTING_DEVICE_ONLY_FOR"
 
     def __init__(self, devices: tuple[str, ...]) -> None:
         self._before = os.environ.get(self.KEY)
-        self._devices = tuple(d for d in devices if d == "cpu")
+        self._devices = tuple(d for d in devices if not _is_for_us((d,)))
+        self._absent: list[Any] = []
 
     def __enter__(self) -> None:
-        if self._before and self._devices:
-            words = dict.fromkeys((*self._before.split(","), *self._devices))
-            os.environ[self.KEY] = ",".join(words)
+        if not self._before or not self._devices:
+            return
+        from torch.testing._internal import common_device_type as upstream
+
+        here = {base.device_type for base in upstream.device_type_test_bases}
+        self._absent = [_absent(device) for device in self._devices if device not in here]
+        upstream.device_type_test_bases.extend(self._absent)
+        os.environ[self.KEY] = ",".join(dict.fromkeys((*self._before.split(","), *self._devices)))
 
     def __exit__(self, *_: object) -> None:
         if self._before is not None:
             os.environ[self.KEY] = self._before
+        if self._absent:
+            from torch.testing._internal import common_device_type as upstream
+
+            upstream.device_type_test_bases[:] = [b for b in upstream.device_type_test_bases if b not in self._absent]
+
+
+@functools.cache
+def _absent(device: str) -> Any:
+    """A test base for a device type that is not here: of each test it makes one, which is skipped with the reason."""
+    from torch.testing._internal.common_device_type import DeviceTypeTestBase
+
+    class AbsentTestBase(DeviceTypeTestBase):  # type: ignore[misc]
+        device_type = device
+
+        @classmethod
+        def instantiate_test(cls, name: str, test: Any, *, generic_cls: Any = None) -> None:
+            reason = f"there is no {device} on this machine; global.devices of the config asks for it"
+
+            def skipped(self: Any) -> None:
+                raise SkipTest(reason)
+
+            skipped.__name__ = f"{name}_{device}"
+            setattr(cls, skipped.__name__, skipped)
+            reuse = active()
+            if reuse is not None and generic_cls is not None:
+                test_id = TestId(reuse.file_of_module(generic_cls.__module__), generic_cls.__name__, name)
+                reuse.registry.add(cls, VariantRecord(test_id, skipped.__name__, mode=Mode.SKIP, reason=reason))
+
+    return AbsentTestBase
+
+
+def excluded(cls: Any, generic_cls: Any, method: str) -> str:
+    """Why the device class's own ``test_exclusions`` (torch 2.13) name the whole test, "" when they do not."""
+    rule = (getattr(cls, "test_exclusions", None) or {}).get(generic_cls.__name__)
+    if rule is None:
+        return ""
+    named = rule.get(method) == "*" if isinstance(rule, Mapping) else method in rule or "*" in rule
+    if named or rule == "*":
+        return "in the test_exclusions of the device's test class"
+    return ""
+
+
+def excluded_dtypes(cls: Any, generic_cls: Any, method: str) -> frozenset[Any]:
+    """Dtypes of ``@dtypes`` that ``test_exclusions`` take out of a test (torch 2.14)."""
+    rule = (getattr(cls, "test_exclusions", None) or {}).get(generic_cls.__name__)
+    of_method = rule.get(method) if isinstance(rule, Mapping) else None
+    return frozenset(of_method.get("dtypes", ())) if isinstance(of_method, Mapping) else frozenset()

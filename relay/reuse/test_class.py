@@ -56,7 +56,9 @@ def make_test_class(base: Any, device_type: str = "privateuse1") -> Any:
                     policy.test, "; ".join(why_empty) or "upstream, the device and its configs leave no variant of it"
                 )
                 return
-            settle = partial(_settle, cls, policy=policy, refused=_refused(cls, generic_cls, test, policy))
+            gone = restrictions.excluded_dtypes(cls, generic_cls, name)
+            refused = _refused(cls, generic_cls, test, policy)
+            settle = partial(_settle, cls, policy=policy, refused=refused, gone=frozenset(map(dtype_name, gone)))
             reuse.registry.defer(cls, made, settle)
             if policy.tagged:  # pytest reads marks when it collects
                 for attr in made:
@@ -141,9 +143,9 @@ def _refused(cls: Any, generic_cls: Any, test: Any, policy: TestPolicy) -> str:
 
     ``@onlyCUDA`` is not among them: such a test skips itself with upstream's own words.
     """
-    excluded = (getattr(cls, "test_exclusions", None) or {}).get(generic_cls.__name__, ())
-    if (isinstance(excluded, str) and "*" in excluded) or policy.test.method in excluded or "*" in excluded:
-        return "in the test_exclusions of the device's test class"
+    excluded = restrictions.excluded(cls, generic_cls, policy.test.method)
+    if excluded:
+        return excluded
     opened = policy.bypasses
     limited: frozenset[str] = getattr(generic_cls, "_relay_limited", frozenset())
     if limited and not opened & limited:
@@ -167,11 +169,18 @@ def _dtypes_stay(cls: Any, attr: str, policy: TestPolicy) -> bool:
     return False
 
 
-def _settle(cls: Any, attr: str, *, policy: TestPolicy, refused: str) -> VariantRecord:
-    """The record of a generated method, which is bound to its mode."""
+def _settle(
+    cls: Any, attr: str, *, policy: TestPolicy, refused: str, gone: frozenset[str] = frozenset()
+) -> VariantRecord:
+    """The record of a generated method, which is bound to its mode. ``gone``: dtypes of ``@dtypes`` that the device's
+    class excludes."""
     made = vars(cls)[attr]
     kwargs: Any = (getattr(made, "__defaults__", None) or ({},))[0]
-    record = policy.record(attr, *parametrize.described(kwargs if isinstance(kwargs, dict) else {}))
+    described = parametrize.described(kwargs if isinstance(kwargs, dict) else {})
+    bare = _bare(cls, attr, kwargs) if policy.names_variants else ""
+    record = policy.record(attr, *described, bare=bare)
+    if not refused and record.op is None and gone & set(record.dtypes):
+        refused = "its dtype is in the test_exclusions of the device's test class"
     if refused and record.mode is not Mode.SKIP:
         record = replace(record, mode=Mode.SKIP, reason=refused, issue="")
     elif policy.bypasses and (limits := restrictions.limits(made)) and limits & policy.bypasses:
@@ -181,6 +190,17 @@ def _settle(cls: Any, attr: str, *, policy: TestPolicy, refused: str) -> Variant
         setattr(cls, attr, bound_method)
     mark(bound_method, record.tags)
     return record
+
+
+def _bare(cls: Any, attr: str, kwargs: Any) -> str:
+    """The generated name without what upstream put behind it for the device and the dtypes of ``kwargs``."""
+    from torch.testing._internal.common_device_type import _dtype_test_suffix
+
+    device = cls.device_type
+    if device == "privateuse1":
+        device = torch._C._get_privateuse1_backend_name()
+    dtypes = kwargs.get("dtypes", kwargs.get("dtype")) if isinstance(kwargs, dict) else None
+    return attr.removesuffix(f"_{device}{_dtype_test_suffix(dtypes)}")
 
 
 def mark(method: Any, tags: tuple[str, ...]) -> None:

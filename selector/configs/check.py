@@ -8,7 +8,7 @@ from itertools import combinations, product
 
 from selector.configs.model import ConfigProblem, Level, Place
 from selector.configs.patterns import NamePattern, PathPattern
-from selector.configs.rules import entry_score
+from selector.configs.rank import entry_score
 from selector.configs.tree import Edits, FileEntry, Item, Suite, TestEntry
 
 

@@ -13,7 +13,8 @@ from typing import Literal
 from selector.configs.capability import Capability
 from selector.configs.chain import Chain
 from selector.configs.model import VariantRule, op_names
-from selector.configs.rules import Match, ReuseConfigs, Ruling, rank_key, scope_score
+from selector.configs.rank import Match, rank_key, scope_score
+from selector.configs.rules import ReuseConfigs, Ruling
 from selector.configs.selectors import TestFacts
 from selector.configs.tree import Edits, Globals, TestEntry
 from selector.model import TestId
@@ -211,6 +212,9 @@ def _notes(configs: ReuseConfigs, test: TestId, chain: Chain, entries: Sequence[
             yield f"{entry.place} is about {', '.join(entry.platforms)} alone"
         if entry.no_grad:
             yield f"{entry.place}: runs without gradients"
+    named = sorted(configs.named_variants(test))
+    if named:
+        yield f"entries name {', '.join(named)}: where that is a parametrisation of this test, ask for it by that name"
     opened = configs.bypasses(test)
     if opened:
         yield f"runs where upstream limits it to {', '.join(sorted(opened))}"

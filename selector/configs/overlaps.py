@@ -7,7 +7,8 @@ from itertools import product
 
 from selector.configs.check import tie
 from selector.configs.model import Place
-from selector.configs.rules import Match, ReuseConfigs, rank_key
+from selector.configs.rank import Match, rank_key
+from selector.configs.rules import ReuseConfigs
 from selector.configs.tree import Suite, TestEntry
 from selector.model import TestId
 

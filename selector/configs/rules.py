@@ -14,25 +14,14 @@ from typing import Literal
 
 from selector.configs.model import ConfigProblem, DtypeEdits, OpEdits, Precision, VariantRule, op_names
 from selector.configs.patterns import dtype_name
+from selector.configs.rank import Match, rank_key
 from selector.configs.selectors import TestFacts, refusal
 from selector.configs.tree import Edits, FileEntry, Item, Suite, TestEntry
 from selector.model import Mode, TestId
 
-Rank = tuple[int, int]
 _ARCHITECTURES = {"amd64": "x86_64", "AMD64": "x86_64", "arm64": "aarch64"}
 
 Cause = Literal["uncovered", "unlisted", "excluded", "not-selected", "entry", "forced"]
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """An entry that names a test, with how specifically it does."""
-
-    rank: Rank
-    path_rank: Rank
-    order: int
-    entry: TestEntry
-    suite: Suite
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +34,6 @@ class Ruling:
     beaten: tuple[Match, ...] = ()
     item: Item | None = None
     file: FileEntry | None = None
-
-
-def scope_score(edits: Edits, names: frozenset[str]) -> int:
-    """2: an included item is one of ``names``; 1: the entry includes nothing; 0: it includes others only."""
-    if not edits.include:
-        return 1
-    return 2 if any(item.name in names for item in edits.include) else 0
 
 
 def _find(items: Sequence[Item], names: frozenset[str]) -> Item | None:
@@ -143,7 +125,10 @@ class ReuseConfigs:
         if not files:
             return False
         matches = self._match(test)
-        return any(m.entry.mode is not Mode.SKIP for m in matches) if matches else files[0][1].unlisted is not Mode.SKIP
+        if any(m.entry.mode is not Mode.SKIP for m in matches) if matches else files[0][1].unlisted is not Mode.SKIP:
+            return True
+        variants = (TestId(test.file, test.cls, name) for name in self.named_variants(test))
+        return any(m.entry.mode is not Mode.SKIP for variant in variants for m in self._match(variant))
 
     def dtypes(self, test: TestId, op: str | None = None, op_variant: str = "") -> DtypeEdits:
         """The dtype filter; with ``op``, the dtypes that ``supported_ops`` lists for it count as well."""
@@ -199,6 +184,18 @@ class ReuseConfigs:
 
     def tags(self, test: TestId) -> tuple[str, ...]:
         return tuple(dict.fromkeys(tag for m in self._match(test) for tag in m.entry.tags))
+
+    def named_variants(self, test: TestId) -> frozenset[str]:
+        """Method names beyond the test's own that entries may mean variants of it by: ``test_n_2`` of a parametrized
+        ``test_n``. Another test may be called so as well."""
+        head = f"{test.method}_"
+        return frozenset(
+            name.method
+            for _, file in self._entries(test.file)
+            for entry in file.tests
+            for name in entry.names
+            if name.method_regex is None and name.method.startswith(head) and name.covers_class(test.cls)
+        )
 
     def matches(self, test: TestId) -> list[Match]:
         """Entries that name a test, the most specific first."""
@@ -318,16 +315,6 @@ class ReuseConfigs:
                 forced = VariantRule(Mode.XFAIL, rule.listed, reason, item.why.issue, str(item.place), rule.tags)
                 return forced, item
         return rule, None
-
-
-def rank_key(match: Match, ops: frozenset[str], dtypes: frozenset[str]) -> tuple[Rank, int, Rank, int]:
-    """How specific an entry is for a variant; the greatest governs."""
-    return (match.rank, entry_score(match.entry, ops, dtypes), match.path_rank, -match.order)
-
-
-def entry_score(entry: TestEntry, ops: frozenset[str], dtypes: frozenset[str]) -> int:
-    """How much an entry names of what a variant is: its op, its dtype, the machine it runs on."""
-    return scope_score(entry.ops, ops) + scope_score(entry.dtypes, dtypes) + bool(entry.platforms)
 
 
 def _ops_of(entry: TestEntry) -> Edits:

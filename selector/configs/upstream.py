@@ -188,7 +188,11 @@ class _Check:
         if renamed:
             self.add(at, "config-dead-name", f"{name.text!r} names no test of upstream", f"renamed: {renamed}")
             return
-        base = self._generated(name, tests)
+        base, by_ops = self._generated(name, tests)
+        if base is not None and not by_ops:
+            message = f"{name.text!r} may be one parametrisation of {base}, which the source does not show"
+            self.add(at, "config-unseen-name", message, f"{base!r} covers all of them", warn=True)
+            return
         if base is not None:
             hint = f"write {base!r}; op and dtype are named under edits"
             self.add(at, "config-generated-name", f"{name.text!r} is a generated name", hint)
@@ -207,18 +211,20 @@ class _Check:
         close = difflib.get_close_matches(name.text, words, n=_PROPOSED, cutoff=0.7)
         return f"near: {', '.join(close)}" if close else ""
 
-    def _generated(self, name: NamePattern, tests: list[TestId]) -> str | None:
+    def _generated(self, name: NamePattern, tests: list[TestId]) -> tuple[str | None, bool]:
+        """(the base name, whether an op's name stands behind it). A parametrisation of another kind can be named."""
         if name.method_regex is not None:
-            return None
+            return None, False
         bases = [t for t in tests if name.covers_class(t.cls) and name.method.startswith(t.method + "_")]
         best = max(bases, key=lambda t: len(t.method), default=None)
         if best is None:
-            return None
+            return None, False
         found = self.upstream.inventory.find(best)
-        made = found is not None and any(d.name in ("parametrize", "ops", "modules") for d in found[1].decorators)
-        if not made and not self._is_suffix(name.method[len(best.method) + 1 :]):
-            return None
-        return f"{name.cls}::{best.method}" if name.cls else best.method
+        decorators = {d.name for d in found[1].decorators} if found is not None else set()
+        by_ops = bool(decorators & {"ops", "modules"}) or self._is_suffix(name.method[len(best.method) + 1 :])
+        if not by_ops and "parametrize" not in decorators:
+            return None, False
+        return (f"{name.cls}::{best.method}" if name.cls else best.method), by_ops
 
     def _is_suffix(self, suffix: str) -> bool:
         """Whether an op of the database could have put it behind a base name."""

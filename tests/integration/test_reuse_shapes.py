@@ -74,6 +74,12 @@ class TestGeneric(TestCase):
         pass
 
 
+    @parametrize("n", [1, 2])
+    @dtypes(torch.float32)
+    def test_many(self, device, dtype, n):
+        self.assertEqual(n, 1)
+
+
 instantiate_device_type_tests(TestGeneric, globals())
 
 
@@ -101,12 +107,36 @@ instantiate_device_type_tests(TestCudaClosed, globals(), only_for="cuda")
 instantiate_device_type_tests(TestExcept, globals(), except_for=("cpu",))
 
 
-class Kind:
-    name = "CUDA"
+try:  # torch 2.14 and newer
+    from torch.testing._internal.common_utils import HardwareClassification
+    CUDA, ACCELERATOR = HardwareClassification.CUDA, HardwareClassification.ACCELERATOR
+except ImportError:
+    class CUDA:
+        name = "CUDA"
+
+    class ACCELERATOR:
+        name = "ACCELERATOR"
+
+
+class TestPlainClassified(TestCase):
+    hw_classification = CUDA
+
+    def test_a(self):
+        raise AssertionError("ran")
+
+
+class TestForAccelerators(TestCase):
+    hw_classification = ACCELERATOR
+
+    def test_accelerated(self, device):
+        pass
+
+
+instantiate_device_type_tests(TestForAccelerators, globals())
 
 
 class TestClassified(TestCase):
-    hw_classification = Kind
+    hw_classification = CUDA
 
     def test_a(self, device):
         raise AssertionError("ran")
@@ -180,6 +210,8 @@ test_suite_config:
         - {names: [TestGrandChild::test_far_skipped], mode: skip, reason: from far away}
         - {names: [TestLoopBlue::test_colour], mode: xfail, reason: blue}
         - {names: [TestParametrized::test_n], mode: xfail, reason: raises}
+        - {names: [TestParametrized::test_n_n_2], mode: skip, reason: the second alone}
+        - {names: [TestGeneric::test_many_n_2], mode: xfail, reason: only one is one, tags: [second]}
   global: {supported_ops: [add]}
 """
 
@@ -210,6 +242,9 @@ def test_only_for_and_except_for(ran: Ran) -> None:
 def test_a_class_classified_for_other_hardware_is_skipped_with_the_reason(ran: Ran) -> None:
     (record,) = ran.variants("TestClassified::test_a").values()
     assert (record["mode"], record["reason"]) == ("skip", "upstream classifies this class as CUDA")
+    (plain,) = ran.variants("TestPlainClassified::test_a").values()
+    assert (plain["mode"], plain["reason"]) == ("skip", "upstream classifies this class as CUDA")
+    assert ran.outcome("test_accelerated_spyre") == "passed"
 
 
 def test_tags_become_marks_where_they_can(ran: Ran) -> None:
@@ -252,7 +287,18 @@ def test_an_inherited_test_is_the_inheriting_classes_own(ran: Ran) -> None:
 def test_parametrized_plain_classes(ran: Ran) -> None:
     made = ran.variants("TestParametrized::test_n")
     assert set(made) == {"test_n_n_1", "test_n_n_2"}
-    assert {record["mode"] for record in made.values()} == {"xfail"}
+    assert made["test_n_n_1"]["mode"] == "xfail"
+
+
+def test_one_parametrisation_can_be_named(ran: Ran) -> None:
+    second = ran.variants("TestParametrized::test_n")["test_n_n_2"]
+    assert (second["mode"], second["reason"]) == ("skip", "the second alone")
+    many = ran.variants("TestGeneric::test_many")
+    assert {name: record["mode"] for name, record in many.items()} == {
+        "test_many_n_1_spyre_float32": "mandatory_success",
+        "test_many_n_2_spyre_float32": "xfail",
+    }
+    assert many["test_many_n_2_spyre_float32"]["tags"] == ["second"]
 
 
 def test_ids_are_upstreams_and_a_body_runs_once(ran: Ran) -> None:

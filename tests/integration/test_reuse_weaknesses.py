@@ -46,7 +46,7 @@ test_suite_config:
     - path: ${TORCH_ROOT}/test/test_words.py
       unlisted_test_mode: mandatory_success
   global:
-    devices: [cpu]
+    devices: [spyre, cpu, cuda]
     supported_dtypes: [{name: float32}]
     supported_ops: [add]
 """
@@ -59,12 +59,12 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 def test_w2_dtype_words_in_method_names_are_words(ran: Ran) -> None:
     made = set(ran.variants("TestWords::test_int8_woq_mm"))
-    assert made == {"test_int8_woq_mm_spyre_float32", "test_int8_woq_mm_cpu_float32"}
+    assert made == {"test_int8_woq_mm_spyre_float32", "test_int8_woq_mm_cpu_float32", "test_int8_woq_mm_cuda"}
     assert "test_bfloat16_neg_abs_spyre" in ran.variants("TestWords::test_bfloat16_neg_abs")
 
 
 def test_an_emptied_list_of_ops_costs_the_test_alone(ran: Ran) -> None:
-    assert ran.variants("TestWords::test_emptied") == {}
+    assert set(ran.variants("TestWords::test_emptied")) == {"test_emptied_cuda"}  # of the device that is not here
     (reason,) = [why for test, why in ran.emptied.items() if test.endswith("::test_emptied")]
     assert "ops is supported by the device and its configs" in reason
 
@@ -74,5 +74,13 @@ def test_w6_shared_objects_are_as_they_were(ran: Ran) -> None:
 
 
 def test_the_cpu_is_generated_for_beside_the_device(ran: Ran) -> None:
-    assert set(ran.variants("TestWords::test_device")) == {"test_device_spyre", "test_device_cpu"}
+    assert set(ran.variants("TestWords::test_device")) == {"test_device_spyre", "test_device_cpu", "test_device_cuda"}
     assert ran.outcome("test_device_cpu") == ran.outcome("test_device_spyre") == "passed"
+
+
+def test_a_device_that_is_not_here_is_skipped_with_a_word(ran: Ran) -> None:
+    outcome, said = ran.said("test_device_cuda")
+    assert outcome == "skipped"
+    assert "there is no cuda on this machine" in said
+    record = ran.variants("TestWords::test_device")["test_device_cuda"]
+    assert (record["mode"], record["test"]) == ("skip", "test/test_words.py::TestWords::test_device")

@@ -90,7 +90,7 @@ NAME = "        - names: [{}]\n"
         ("TestY::test_alpha", "warning", "config-unseen-name", "test_alpha is in TestX"),
         ("TestX::test_old_name", "error", "config-dead-name", "renamed: TestX::test_new_name"),
         ("TestX::test_over_add", "error", "config-generated-name", "'TestX::test_over'"),
-        ("TestX::test_many_n_1", "error", "config-generated-name", "'TestX::test_many'"),
+        ("TestX::test_many_n_1", "warning", "config-unseen-name", "'TestX::test_many' covers all"),
         ("'TestX::test_no.*'", "error", "config-dead-name", ""),
         ("TestLoopA::test_c", "warning", "config-unseen-name", ""),
         ("TestMade::test_c", "warning", "config-unseen-name", ""),
