@@ -17,7 +17,7 @@ DEPTH = 300
 """commits of history that come with a commit: enough for the merge base of nearly every pull request"""
 DEEPER = (3_000, 30_000)
 """where that was too little, before all of it is asked for"""
-SPARSE = ("test", "torch", "torchgen", "tools", "aten/src/ATen/native", "version.txt")
+SPARSE = ("test", "torch", "torchgen", "tools", "aten/src/ATen", "c10", "version.txt")
 """the parts of upstream that selecting reads"""
 _QUICK_S = 60.0
 

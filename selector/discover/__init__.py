@@ -2,16 +2,18 @@
 
 from selector.discover.cache import DirectoryCache, InventoryCache, MemoryCache
 from selector.discover.findings import Impact
-from selector.discover.impact import Discovery, discover
-from selector.discover.inventory import Inventory, has_tests, take
+from selector.discover.impact import Discovery, Hints, discover
+from selector.discover.inventory import Inventory, Shelf, has_tests, take
 
 __all__ = [
     "DirectoryCache",
     "Discovery",
+    "Hints",
     "Impact",
     "Inventory",
     "InventoryCache",
     "MemoryCache",
+    "Shelf",
     "discover",
     "has_tests",
     "take",

@@ -18,6 +18,8 @@ class FileKind(StrEnum):
     NATIVE_YAML = "native-yaml"
     KERNEL = "kernel"
     OTHER_KERNEL = "other-kernel"
+    NATIVE_CODE = "native-code"
+    CODEGEN = "codegen"
     DOCS = "docs"
     TOOLING = "tooling"
     OTHER = "other"
@@ -46,9 +48,13 @@ _TABLE: tuple[tuple[str, FileKind], ...] = (
         FileKind.OTHER_KERNEL,
     ),
     (rf"^{_NATIVE}.*{_CODE}", FileKind.KERNEL),
+    (r"^(torchgen|tools/(autograd|codegen|pyi|setup_helpers)|aten/src/ATen/templates)/", FileKind.CODEGEN),
+    (rf"^(c10|aten/src/ATen|torch/csrc)/.*{_CODE}", FileKind.NATIVE_CODE),
 )
 _COMPILED = tuple((re.compile(pattern), kind) for pattern, kind in _TABLE)
 
+_BUILT = re.compile(r"^(third_party|cmake|caffe2)/|(^|/)(CMakeLists\.txt|BUILD(\.bazel|\.bzl)?|WORKSPACE|build\.bzl)$"
+                    r"|^(c10|aten|torch/csrc)/")  # fmt: skip
 _BACKEND = re.compile(r"/(cuda|cudnn|hip|miopen|mps|xpu|metal|vulkan|hexagon)/")
 _FAMILY = {"cudnn": "cuda", "hip": "cuda", "miopen": "cuda", "metal": "mps"}
 
@@ -61,6 +67,17 @@ AREAS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("torch/func/", ("test/functorch/",)),
     ("torch/export/", ("test/export/",)),
     ("torch/_export/", ("test/export/",)),
+    ("torch/csrc/distributed/", ("test/distributed/",)),
+    ("torch/csrc/dynamo/", ("test/dynamo/",)),
+    ("torch/csrc/inductor/", ("test/inductor/",)),
+    ("torch/csrc/functorch/", ("test/functorch/",)),
+    ("aten/src/ATen/functorch/", ("test/functorch/",)),
+    ("torch/csrc/fx/", ("test/fx/", "test/test_fx")),
+    ("torch/csrc/jit/", ("test/jit/", "test/test_jit")),
+    ("torch/csrc/lazy/", ("test/lazy/",)),
+    ("torch/csrc/onnx/", ("test/onnx/",)),
+    ("torch/csrc/profiler/", ("test/profiler/",)),
+    ("torch/csrc/autograd/", ("test/autograd/", "test/test_autograd.py")),
     ("torch/optim/", ("test/optim/", "test/test_optim.py")),
     ("torch/jit/", ("test/jit/", "test/test_jit")),
     ("torch/fx/", ("test/fx/", "test/test_fx", "test/test_proxy_tensor.py")),
@@ -78,6 +95,17 @@ AREAS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("torch/masked/", ("test/test_masked",)),
     ("torch/_subclasses/", ("test/test_fake_tensor.py", "test/test_meta.py")),
 )
+
+
+NATIVE = frozenset(
+    {FileKind.NATIVE_YAML, FileKind.KERNEL, FileKind.OTHER_KERNEL, FileKind.NATIVE_CODE, FileKind.CODEGEN}
+)
+"""what takes effect in a build only; a class of its own in every figure"""
+
+
+def is_native(path: str) -> bool:
+    """Whether a change to the path takes effect in a build only; third-party and build files count too."""
+    return kind_of(path) in NATIVE or bool(_BUILT.search(path))
 
 
 def kind_of(path: str) -> FileKind:

@@ -4,29 +4,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from selector.discover import unreadable
+from selector.discover import conclusions, unreadable
 from selector.discover.cache import InventoryCache
 from selector.discover.changes import PythonChange, compare
-from selector.discover.filekinds import FileKind, kind_of
+from selector.discover.dispatch import Registrations
+from selector.discover.filekinds import FileKind, is_native, kind_of
 from selector.discover.findings import Findings, Impact
 from selector.discover.imports import TESTS
 from selector.discover.inventory import Inventory, record_of, take
+from selector.discover.measured import MeasuredLinks, PastFailure
 from selector.discover.native import code_differs
 from selector.discover.opindex import OpIndex
 from selector.discover.records import EMPTY, FileRecord
 from selector.discover.rules import (
     areas,
+    codegen,
     edited_tests,
     helpers,
     kernels,
+    measured_links,
+    native_code,
     native_yaml,
     opinfo,
+    past_failures,
     references,
     text,
     torch_modules,
 )
+from selector.discover.sources import Sources
 from selector.discover.spread import Spreader
-from selector.model import Change, Decision, Evidence, FileChange, NotExercised, OpDatabase, Stage, Tree
+from selector.model import Change, Decision, Evidence, FileChange, NotExercised, OpDatabase, TestId, Tree
 
 MANY_MODULES = 100
 """changed modules of torch beyond which they are no longer compared symbol by symbol"""
@@ -40,11 +47,24 @@ _PYTHON = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
+class Hints:
+    """What others measured. ``links``: which test files run which sources; ``failures``: tests that failed in trusted
+    runs, by the path that had changed; ``smoke``: the tests to run where a change can reach none (none given: chosen
+    from the tree)."""
+
+    links: MeasuredLinks | None = None
+    failures: tuple[PastFailure, ...] = ()
+    smoke: tuple[TestId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Discovery:
     """What stage 1 found. ``widened``: something could not be mapped, so every device-generic test is impacted.
 
     ``inventory`` is head's, with the base's record of each changed test file that head cannot read: every impacted test
     is in it. ``not_exercised``: changed paths about which no run of the impacted tests can tell everything.
+    ``native_files``: changed paths that take effect in a build only; ``native_impacted``: the tests that they reach,
+    those of the widening left out.
     """
 
     inventory: Inventory
@@ -53,6 +73,8 @@ class Discovery:
     warnings: tuple[str, ...]
     widened: bool
     not_exercised: tuple[NotExercised, ...] = ()
+    native_files: int = 0
+    native_impacted: int = 0
 
 
 def discover(
@@ -62,22 +84,33 @@ def discover(
     opdb: OpDatabase | None,
     cache: InventoryCache | None = None,
     inventory: Inventory | None = None,
+    hints: Hints | None = None,
 ) -> Discovery:
     """The tests of ``head`` that ``change`` reaches, and why.
 
-    ``inventory`` is that of ``head`` where it is known already. Raises TreeError when head has no tests.
+    ``inventory`` is that of ``head`` where it is known already; ``hints``: what is known from
+    elsewhere. Raises TreeError when head has no tests.
     """
     found = inventory if inventory is not None else take(head, cache)
-    run = _Run(base, head, change, found, OpIndex(opdb), cache)
+    run = _Run(base, head, change, found, OpIndex(opdb), cache, hints or Hints())
     return run.discovery()
 
 
 class _Run:
     def __init__(
-        self, base: Tree, head: Tree, change: Change, inventory: Inventory, index: OpIndex, cache: InventoryCache | None
+        self,
+        base: Tree,
+        head: Tree,
+        change: Change,
+        inventory: Inventory,
+        index: OpIndex,
+        cache: InventoryCache | None,
+        hints: Hints,
     ) -> None:
         self.base, self.head, self.change = base, head, change
         self.index, self.cache = index, cache
+        self.sources, self.registrations = Sources(head, cache), Registrations(head)
+        self.hints = hints
         self.warnings = [
             f"{path} cannot be read ({problem}): its tests are unknown"
             for path, problem in inventory.problems()
@@ -99,13 +132,20 @@ class _Run:
             self.sort(file, python)
         self.python_files(python)
         if self.mattering:
-            text.title(self.change, self.findings, self.index)
-        self.conclude()
-        widened = self.widen()
-        self.per_test()
+            text.text(self.change, self.findings, self.index)
+            past_failures.past_failures(self.change, self.hints.failures, self.findings)
+            for file, _ in self.analysed if self.hints.links is not None else ():
+                measured_links.measured(file, self.hints.links, self.findings)  # type: ignore[arg-type]
+        conclusions.conclude(self.findings, self.analysed)
+        widened = conclusions.widen(self.findings)
+        conclusions.smoke_set(self.findings, self.change, self.hints.smoke)
+        conclusions.per_test(self.findings)
         decisions = tuple(self.findings.decisions)
         impacts, left = self.findings.impacts(), tuple(self.not_exercised)
-        return Discovery(self.inventory, impacts, decisions, tuple(self.warnings), widened, left)
+        native = {file.path for file in self.change.files if is_native(file.path)}
+        by_native = sum(1 for one in impacts if any(f.path in native and f.kind != "unmapped" for f in one.evidence))
+        warnings = tuple(self.warnings)
+        return Discovery(self.inventory, impacts, decisions, warnings, widened, left, len(native), by_native)
 
     def sort(self, file: FileChange, python: list[PythonChange]) -> None:
         """Handles one changed path, or puts it aside to be compared with the other Python files."""
@@ -149,7 +189,17 @@ class _Run:
                 return
             self.mattering = True
             self.analysed.append((file, kind))
-            kernels.kernel(file, findings, self.index, other_backend=kind is FileKind.OTHER_KERNEL)
+            kernels.kernel(file, findings, self.index, self.registrations, other_backend=kind is FileKind.OTHER_KERNEL)
+        elif kind in (FileKind.NATIVE_CODE, FileKind.CODEGEN):
+            if kind is FileKind.NATIVE_CODE and not code_differs(file.old, file.new):
+                findings.decide(file.path, "no-impact", "cosmetic", "only blank lines or comments differ")
+                return
+            self.mattering = True
+            self.analysed.append((file, kind))
+            if kind is FileKind.CODEGEN:
+                codegen.codegen(file, findings, self.index)
+            else:
+                native_code.native_code(file, findings, self.index, self.head, self.sources, self.registrations)
         elif kind is FileKind.NATIVE_YAML:
             self.mattering = True
             self.analysed.append((file, kind))
@@ -229,7 +279,7 @@ class _Run:
             elif change.kind in (FileKind.REFERENCE, FileKind.DECOMPOSITION):
                 references.python_ops(change, findings, self.index)
             elif change.kind is FileKind.TORCH:
-                torch_modules.torch_module(change, findings, self.index, self.head, self.cache)
+                torch_modules.torch_module(change, findings, self.index, self.head, self.cache, self.sources)
 
         areas.areas([change.path for change in python if change.kind is FileKind.TORCH], findings)
 
@@ -261,69 +311,3 @@ class _Run:
         self.mattering = True
         self.findings.not_mapped(file.path, why)
         self.findings.decide(file.path, "widened", code, why)
-
-    # ---------------------------------------------------------------------------------------------------- conclusions
-
-    def conclude(self) -> None:
-        """One decision a changed path: what it reaches, or that nothing could be said about it."""
-        findings = self.findings
-        reached = findings.reached_by_path()
-        unmapped = {fact.path for fact in findings.unmapped}
-        decided = {decision.subject for decision in findings.decisions}
-        for file, kind in self.analysed:
-            count = reached.get(file.path, 0)
-            if file.path in decided:
-                continue
-            if file.path in unmapped:
-                facts = [fact for fact in findings.unmapped if fact.path == file.path]
-                text = f"reaches {_tests(count)}, and more that no rule can name: {facts[0].detail}"
-                findings.decide(file.path, "widened", "unmapped-change", text, *facts[:10])
-            elif count:
-                findings.decide(file.path, "mapped", "mapped", f"reaches {_tests(count)}")
-            elif kind is FileKind.TEST:
-                findings.decide(
-                    file.path, "no-impact", "no-test-reached", "no test of this tree reaches what changed here"
-                )
-            else:
-                findings.not_mapped(file.path, "no test was found to reach this change")
-                text = "no test was found to reach this change"
-                findings.decide(file.path, "widened", "unmapped-change", text)
-
-    def widen(self) -> bool:
-        """Adds every device-generic test (every test, where there are none) when something could not be mapped."""
-        facts = self.findings.unmapped
-        if not facts:
-            return False
-        everything = list(self.inventory.tests())
-        generic = [(test, found) for test, cls, found in everything if cls.instantiated]
-        chosen = generic or [(test, found) for test, _, found in everything]
-        kind = "device-generic tests" if generic else "tests"
-        paths = list(dict.fromkeys(fact.path or "" for fact in facts))
-        shown = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
-        for test, _ in chosen:
-            self.findings.add(test, "unmapped-change", Evidence("unmapped", f"{facts[0].detail}", facts[0].path))
-        text = f"{shown}: no rule can name every test these reach, so all {len(chosen)} {kind} are in the selection"
-        self.findings.decide("change", "widened", "unmapped-change", text, *facts[:20])
-        return True
-
-    def per_test(self) -> None:
-        """A decision for each test that more than the widening has put in."""
-        for impact in self.findings.impacts():
-            if impact.codes != ("unmapped-change",):
-                first = impact.evidence[0]
-                reason = first.detail if first.detail.startswith(impact.test.cls) else f"the test {first.detail}"
-                self.findings.decisions.append(
-                    Decision(
-                        Stage.DISCOVER,
-                        str(impact.test),
-                        "impacted",
-                        impact.codes[0],
-                        reason,
-                        impact.evidence,
-                        impact.weight,
-                    )
-                )
-
-
-def _tests(count: int) -> str:
-    return f"{count} test" + ("" if count == 1 else "s")

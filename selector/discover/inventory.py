@@ -67,6 +67,12 @@ class Inventory:
             self._reaches[path] = Reach(self.files[path])
         return self._reaches[path]
 
+    def adopt(self, other: Inventory) -> None:
+        """Takes over what another inventory found out about files that are the same here."""
+        for path, reach in other._reaches.items():
+            if self.files.get(path) is reach.record:
+                self._reaches[path] = reach
+
     def importers(self, path: str) -> list[tuple[str, Import, str]]:
         """Who imports ``path``; see ``imports.importers``."""
         if path not in self._importers:
@@ -184,6 +190,13 @@ class Inventory:
         return [(path, record.problem) for path, record in sorted(self.files.items()) if record.problem]
 
 
+@dataclass
+class Shelf:
+    """Where a process keeps the inventory of the tree that it looked at last: the next commit is nearly the same."""
+
+    latest: Inventory | None = None
+
+
 def is_inventoried(path: str) -> bool:
     return is_testlib(path) or (path.startswith(TESTS) and path.endswith(".py"))
 
@@ -229,7 +242,10 @@ def take(
             else:
                 missing[content] = source
         by_content.update(_parse_missing(missing, cache, processes))
-    return Inventory({path: by_content[ids[path]] for path in sorted(ids)}, ids)
+    inventory = Inventory({path: by_content[ids[path]] for path in sorted(ids)}, ids)
+    if known is not None:
+        inventory.adopt(known)
+    return inventory
 
 
 def _parse_missing(missing: dict[str, bytes], cache: InventoryCache | None, processes: int) -> dict[str, FileRecord]:

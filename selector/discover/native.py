@@ -40,7 +40,7 @@ def yaml_head_changed(old: bytes | None, new: bytes | None) -> bool:
 def _entries(data: bytes | None) -> dict[tuple[str, str], str]:
     text = _without_comments(data, "#")
     starts = list(_ENTRY.finditer(text))
-    ends = [m.start() for m in starts[1:]] + [len(text)]
+    ends = [*(m.start() for m in starts[1:]), *([len(text)] if starts else [])]
     found: dict[tuple[str, str], str] = {}
     for match, end in zip(starts, ends, strict=True):
         key = (match.group(1), match.group(2) or "")
@@ -77,6 +77,24 @@ def kernel_words(old: bytes | None, new: bytes | None) -> tuple[frozenset[str], 
                 functions.update(_called(header))
                 mentioned.update(_IDENTIFIER.findall(plain))
     return frozenset(functions), frozenset(mentioned - _TYPES)
+
+
+def functions_with(source: bytes, pattern: re.Pattern[str]) -> frozenset[str]:
+    """Names of the functions (and of what file-level macros register) in whose code the pattern is found."""
+    found: set[str] = set()
+    header = ""
+    for line in _text(source).splitlines():
+        if _HEADER.match(line):
+            header = line
+        if header and pattern.search(line) and not line.lstrip().startswith(("//", "#include")):
+            found.update(_called(header))
+    return frozenset(found)
+
+
+def changed_lines(old: bytes | None, new: bytes | None) -> tuple[list[str], list[str]]:
+    """Lines that only the new side has, and those that only the old side has."""
+    before, after = Counter(_text(old).splitlines()), Counter(_text(new).splitlines())
+    return list((after - before).elements()), list((before - after).elements())
 
 
 def _called(header: str) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 
 from selector.discover.cache import InventoryCache
 from selector.discover.changes import PythonChange, is_import
@@ -12,37 +13,79 @@ from selector.discover.inventory import record_of
 from selector.discover.opindex import OpIndex
 from selector.discover.reach import Reach
 from selector.discover.records import MODULE
+from selector.discover.rules import followed, registered
+from selector.discover.sources import Sources
 from selector.model import Evidence, Tree
 
 _EVERYWHERE = frozenset({"main", "run", "init", "get", "set", "wrapper", "inner", "apply", "call", "forward", "step"})
 
 
+@dataclass(frozen=True, slots=True)
+class Used:
+    """Names of a module of torch that a change touches: of the changed one, or of one that uses it (``because`` says
+    how, ``steps`` away from the change)."""
+
+    change: PythonChange
+    path: str
+    names: frozenset[str]
+    because: str = ""
+    steps: int = 0
+
+    def fact(self, kind: str, text: str, symbol: str | None) -> Evidence:
+        if self.steps:
+            return Evidence(kind, f"{text}{self.because}", self.change.path)
+        return Evidence(kind, text, self.change.path, self.change.place(symbol or ""), symbol)
+
+    def code(self, direct: str) -> str:
+        return "used-by-module" if self.steps else direct
+
+    @property
+    def factor(self) -> float:
+        return 1.0 if self.steps == 0 else 0.7 ** (self.steps - 1)
+
+
 def torch_module(
-    change: PythonChange, findings: Findings, index: OpIndex, tree: Tree, cache: InventoryCache | None
+    change: PythonChange, findings: Findings, index: OpIndex, tree: Tree, cache: InventoryCache | None, sources: Sources
 ) -> None:
-    """Tests that import a changed module of torch, use a changed name of it, or draw an op of that name."""
+    """Tests that import a changed module of torch, use a changed name of it, or draw an op of that name; and the same
+    for what uses the changed names inside of torch."""
     reach = Reach(change.new)
     grown = reach.dependents({key: frozenset[str]() for key in change.changed})
     names = {key for key in grown if "." not in key and key != MODULE}
     names |= {key.partition(".")[0] for key in change.changed if key not in change.new.symbols} - {MODULE}
-    touched = {name for name in names if not is_import(change, name)}
-    mapped = _by_import(change, touched, findings, tree, cache)
-    mapped |= _by_ops_and_modules(change, touched, findings, index)
-    mapped |= _by_name(change, touched, findings)
+    touched = frozenset(name for name in names if not is_import(change, name))
+    mapped = _map(Used(change, change.path, touched), findings, index, tree, cache)
+    mapped |= registered.registered(change, findings, index)
+    users, given_up = followed.users(change.path, touched, tree, cache, sources)
+    for user in users:
+        because = (
+            f", which uses {user.through} of {change.path}" if user.steps == 1 else f", which leads to {change.path}"
+        )
+        used = Used(change, user.path, user.names, because, user.steps)
+        if _map(used, findings, index, tree, cache):
+            mapped |= user.origins
     # a changed symbol counts as mapped when it, or something that depends on it, led to a test
     for key in sorted(change.changed):
         if is_import(change, key) or key == "__all__":
             continue
-        users = reach.dependents({key: frozenset()}) if key in change.new.symbols else {key: frozenset[str]()}
-        if not {user.partition(".")[0] for user in users} & mapped:
+        widest = reach.dependents({key: frozenset()}) if key in change.new.symbols else {key: frozenset[str]()}
+        if not {user.partition(".")[0] for user in widest} & mapped:
             findings.not_mapped(change.path, f"no test was found to use {key}", key)
+    for name, why in sorted(given_up.items()):
+        findings.not_mapped(change.path, why, name)
 
 
-def _by_import(
-    change: PythonChange, touched: set[str], findings: Findings, tree: Tree, cache: InventoryCache | None
-) -> set[str]:
+def _map(used: Used, findings: Findings, index: OpIndex, tree: Tree, cache: InventoryCache | None) -> set[str]:
+    """Adds the tests of the names; returns those that led to one."""
+    mapped = _by_import(used, findings, tree, cache)
+    mapped |= _by_ops_and_modules(used, findings, index)
+    return mapped | _by_name(used, findings)
+
+
+def _by_import(used: Used, findings: Findings, tree: Tree, cache: InventoryCache | None) -> set[str]:
     mapped: set[str] = set()
-    modules = [change.path, *_reexporters(change.path, touched, tree, cache)]
+    touched = used.names
+    modules = [used.path, *_reexporters(used.path, touched, tree, cache)]
     for module in modules:
         for path, one, name in findings.inventory.importers(module):
             if not path.startswith(TESTS) or (name and name != "*" and name not in touched):
@@ -51,21 +94,19 @@ def _by_import(
                 continue  # `import torch.x.y` binds torch: use is seen by name
             reach = findings.inventory.reach(path)
             for known, keys in findings.inventory.here(path):
-                test = known.id
                 if name != "*" and one.local not in keys:
                     continue
-                used = touched & reach.names(keys) if name in ("", "*") else {name}
-                if not used and name == "*":
+                taken_names = touched & reach.names(keys) if name in ("", "*") else {name}
+                if not taken_names and (name == "*" or used.steps):
                     continue
-                symbol = min(used, default=None)
-                text = f"imports {one.name or one.module} ({path}:{one.line}) from {change.path}"
-                place = change.place(symbol or "")
-                findings.add(test, "import", Evidence("import", text, change.path, place, symbol))
-                mapped |= used
+                symbol = min(taken_names, default=None)
+                text = f"imports {one.name or one.module} ({path}:{one.line}) from {used.path}"
+                findings.add(known.id, used.code("import"), used.fact("import", text, symbol), used.factor)
+                mapped |= taken_names
     return mapped
 
 
-def _reexporters(path: str, touched: set[str], tree: Tree, cache: InventoryCache | None) -> list[str]:
+def _reexporters(path: str, touched: frozenset[str], tree: Tree, cache: InventoryCache | None) -> list[str]:
     """The ``__init__.py`` files above a module that hand its changed names on."""
     found = []
     paths = tree.paths()
@@ -80,8 +121,9 @@ def _reexporters(path: str, touched: set[str], tree: Tree, cache: InventoryCache
     return [init for init in found if init != "torch/__init__.py"]
 
 
-def _by_ops_and_modules(change: PythonChange, touched: set[str], findings: Findings, index: OpIndex) -> set[str]:
+def _by_ops_and_modules(used: Used, findings: Findings, index: OpIndex) -> set[str]:
     mapped: set[str] = set()
+    touched = used.names
     targets = {}
     for name in sorted(touched):
         target = index.word(name) if index.database is not None else None
@@ -89,11 +131,10 @@ def _by_ops_and_modules(change: PythonChange, touched: set[str], findings: Findi
             targets[target] = name
     for target, hit in index.hits(findings.inventory, targets):
         name = targets[target]
-        text = f"runs {target.word} ({hit.how}), which is defined in {change.path}"
-        fact = Evidence("op", text, change.path, change.place(name), name)
-        findings.add(hit.test, "op-python", fact, hit.factor, hit.ops)
+        fact = used.fact("op", f"runs {target.word} ({hit.how}), which is defined in {used.path}", name)
+        findings.add(hit.test, used.code("op-python"), fact, hit.factor * used.factor, hit.ops)
         mapped.add(name)
-    if change.path.startswith("torch/nn/modules/"):
+    if used.path.startswith("torch/nn/modules/"):
         wanted = {"nn." + name for name in touched}
         for test, _, found in findings.inventory.tests():
             use = found.modules
@@ -104,14 +145,14 @@ def _by_ops_and_modules(change: PythonChange, touched: set[str], findings: Findi
             if drawn:
                 name = min(drawn).removeprefix("nn.")
                 text = f"may draw {', '.join(sorted(drawn))} from {' + '.join(use.lists) or 'its own list'}"
-                findings.add(test, "module-use", Evidence("module", text, change.path, change.place(name), name))
+                findings.add(test, used.code("module-use"), used.fact("module", text, name), used.factor)
                 mapped |= {one.removeprefix("nn.") for one in drawn}
     return mapped
 
 
-def _by_name(change: PythonChange, touched: set[str], findings: Findings) -> set[str]:
+def _by_name(used: Used, findings: Findings) -> set[str]:
     mapped: set[str] = set()
-    wanted = {n for n in touched if len(n) > 3 and not n.startswith("__") and n.lower() not in _EVERYWHERE}
+    wanted = {n for n in used.names if len(n) > 3 and not n.startswith("__") and n.lower() not in _EVERYWHERE}
     found = defaultdict(list)
     for path, record in findings.inventory.files.items():
         here = wanted & record.mentions if path.startswith(TESTS) else set()
@@ -123,10 +164,8 @@ def _by_name(change: PythonChange, touched: set[str], findings: Findings) -> set
                 found[name].append(test)
     for name, tests in found.items():
         crowd = min(1.0, 300 / len(tests))
+        fact = used.fact("name", f"uses the name {name}, defined in {used.path}", name)
         for test in tests:
-            fact = Evidence(
-                "name", f"uses the name {name}, defined in {change.path}", change.path, change.place(name), name
-            )
-            findings.add(test, "name-use", fact, crowd)
+            findings.add(test, used.code("name-use"), fact, crowd * used.factor)
         mapped.add(name)
     return mapped

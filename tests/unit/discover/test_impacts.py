@@ -475,8 +475,11 @@ class TestMods(TestCase):
 )
 def test_what_cannot_matter_says_so(discovered: Discover, opdb: OpDatabase, path: str) -> None:
     found = discovered({path: "a"}, {path: "b"}, also=ALSO, opdb=opdb, title="Explain torch.logit")
-    assert found.impacts == ()
+    assert codes(found) == {"TestGeneric.test_logit_by_name": ("smoke",)}
+    assert "pages or upstream's own CI alone" in found.impacts[0].evidence[0].detail
     assert about(found, path) == [("no-impact", "cannot-matter")]
+    assert about(found, "change") == [("smoke", "smoke")]
+    assert not found.widened
 
 
 @pytest.mark.parametrize("path", ["c10/core/Device.h", "setup.py", "torchgen/gen.py", "version.txt", "torch/lib/x.bin"])
