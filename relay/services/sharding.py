@@ -1,17 +1,11 @@
-"""Shards: the wire form of a plan, and of the base comparison that a verdict asks for."""
+"""Shards: the wire form of a plan. What a verdict asks for besides is relay.services.confirming's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Row
-
-from relay.queue.names import shard_queue
 from relay.services.device_configs import DeviceConfigs
-from relay.settings import Settings
-from relay.store import shards
-from selector.model import RunPlan, Side, TestId
+from selector.model import RunPlan
 
 
 def head_specs(plan: RunPlan, commit: str, device: DeviceConfigs, device_name: str) -> list[dict[str, Any]]:
@@ -35,48 +29,3 @@ def head_specs(plan: RunPlan, commit: str, device: DeviceConfigs, device_name: s
         }
         for spec in plan.shards
     ]
-
-
-def add_base_shards(
-    conn: Connection,
-    settings: Settings,
-    run: Row[Any],
-    keys: Mapping[str, TestId],
-    whole: Iterable[TestId],
-    now: float,
-) -> None:
-    """Shards that run again on the commit that the change is compared with: failing variants (``keys``, with their
-    tests), one shard for each of the head side that has some of them, and one shard of ``whole`` tests, whose files
-    gave no variant."""
-    wanted: dict[str, list[str]] = {}
-    for key, test in keys.items():
-        wanted.setdefault(str(test), []).append(key)
-    imports = {str(test) for test in whole}
-    specs = []
-    for row in shards.of_dispatch(conn, run.id):
-        if row.side != Side.HEAD.value:
-            continue
-        # by test and not by class: a class's tests may be spread over shards
-        failing = [t for t in row.spec["tests"] if t in wanted]
-        if failing:
-            specs.append(
-                {
-                    **row.spec,
-                    "commit": run.compare_sha,
-                    "tests": failing,
-                    "variants": sorted(key for test in failing for key in wanted.pop(test)),
-                    "est_seconds": row.est_seconds,
-                }
-            )
-        again = [t for t in row.spec["tests"] if t in imports]
-        imports -= set(again)
-        if again:
-            specs.append({**row.spec, "commit": run.compare_sha, "tests": again, "est_seconds": row.est_seconds})
-    shards.add(
-        conn,
-        dispatch_id=run.id,
-        side=Side.BASE.value,
-        queue=shard_queue(run.device or settings.device),
-        specs=specs,
-        now=now,
-    )

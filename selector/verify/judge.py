@@ -127,7 +127,7 @@ class Judge:
         fault = environment_fault(problem.message)
         if fault is not None:
             judged = self.judged(stand_in, "infrastructure", "verify-infrastructure", False, MEANING[fault])
-        elif problem.file in self.base_files and not self.base_lost:
+        elif (problem.file in self.base_files or self._imported(problem.file)) and not self.base_lost:
             reason = "the file cannot be imported with this change, and can be on the base"
             judged = self.judged(stand_in, "regression", "verify-import-regression", True, reason)
         elif problem.file in self.base_broken:
@@ -138,6 +138,10 @@ class Judge:
             judged = self.judged(stand_in, "unconfirmed", "verify-unconfirmed", False, reason)
         message = clean(f"{problem.file} cannot be imported: {problem.message}")
         return replace(judged, cause=replace(judged.cause, key=clean(problem.file, NAME), message=message))
+
+    def _imported(self, file: str) -> bool:
+        """Whether the base imported the file, although it has none of the tests that were asked for."""
+        return file not in self.base_broken and any(name.startswith(f"{file}::") for name in self.base_missing)
 
     def judged(self, result: VariantResult, kind: FailureKind, code: str, counts: bool, reason: str) -> Judged:
         """A judgement with all that the verdict shows of the failure."""

@@ -1,0 +1,248 @@
+"""An edit of a config as the fewest changed lines: whatever it does not say stays as it was, byte for byte.
+
+The text is never written anew from what it means. Marks of the YAML parser say where an entry, a name or a mode stands,
+and only those characters are replaced; comments, quoting, order and blank lines are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from selector.configs import ConfigSource
+from selector.errors import ConfigError
+from selector.model import Mode, TestId
+
+ROOT = "${TORCH_ROOT}/"
+_ROOTS = (ROOT, "${PYTORCH_ROOT}/")
+WIDTH = 10**6
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEdit:
+    """One test gets another mode: ``mode`` None takes it out of its entry, so that what holds for the file's other
+    tests holds for it. ``until``: a date (2026-12-31) or a version."""
+
+    test: TestId
+    mode: Mode | None
+    reason: str
+    evidence: str
+    issue: str = ""
+    until: str = ""
+
+    def why(self) -> list[tuple[str, str]]:
+        given = (("reason", self.reason), ("evidence", self.evidence), ("issue", self.issue), ("until", self.until))
+        return [(key, value) for key, value in given if value]
+
+
+def patch(source: ConfigSource, edits: Sequence[ConfigEdit]) -> ConfigSource:
+    """The config with the edits, in their order. Raises ConfigError with the place of what cannot be edited: a text
+    that is not a suite, or an entry that does more than give its tests a mode."""
+    text = source.text
+    for edit in edits:
+        text = _Text(source.name, text).edited(edit)
+    return ConfigSource(source.name, text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    node: MappingNode
+    names: SequenceNode
+    name: ScalarNode
+
+
+class _Text:
+    """A config's text and its nodes."""
+
+    def __init__(self, source: str, text: str) -> None:
+        self.source, self.text = source, text
+        try:
+            loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+            self.root: Node | None = yaml.compose(text, Loader=loader)
+        except yaml.MarkedYAMLError as exc:
+            mark = exc.problem_mark
+            line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
+            raise ConfigError(source, line, column, f"not valid YAML: {exc.problem}") from exc
+        self.starts = [0]
+        for line_text in text.splitlines(keepends=True):
+            self.starts.append(self.starts[-1] + len(line_text))
+
+    def edited(self, edit: ConfigEdit) -> str:
+        entry = self._entry(edit.test)
+        if entry is None:
+            return self.text if edit.mode is None else self._added(edit, None)
+        if len(entry.names.value) == 1:
+            return self._removed_entry(entry) if edit.mode is None else self._changed(entry, edit)
+        without = self._removed_name(entry)
+        if edit.mode is None:
+            return without
+        return _Text(self.source, without)._added(edit, entry.node.start_mark.line)
+
+    # ------------------------------------------------------------------------------------------------------- finding
+
+    def _suite_files(self) -> SequenceNode:
+        suite = _get(self.root, "test_suite_config")
+        files = _get(suite, "files")
+        if not isinstance(files, SequenceNode):
+            raise ConfigError(self.source, 1, 1, "there is no test_suite_config.files to edit", "docs/configs.md")
+        return files
+
+    def _file(self, test: TestId) -> MappingNode | None:
+        for node in self._suite_files().value:
+            path = _get(node, "path")
+            if isinstance(path, ScalarNode) and any(path.value == root + test.file for root in _ROOTS):
+                return node if isinstance(node, MappingNode) else None
+        return None
+
+    def _entries(self, test: TestId) -> Iterator[MappingNode]:
+        tests = _get(self._file(test), "tests")
+        for node in tests.value if isinstance(tests, SequenceNode) else ():
+            if isinstance(node, MappingNode):
+                yield node
+
+    def _entry(self, test: TestId) -> _Entry | None:
+        """The entry that names the test exactly and for all of its variants."""
+        for node in self._entries(test):
+            names = _get(node, "names")
+            for name in names.value if isinstance(names, SequenceNode) else ():
+                if isinstance(name, ScalarNode) and name.value in (f"{test.cls}::{test.method}", test.method):
+                    if _get(node, "edits") is None:
+                        assert isinstance(names, SequenceNode)
+                        return _Entry(node, names, name)
+                    line = node.start_mark.line + 1
+                    message = f"the entry of {test.method} also edits its ops or dtypes"
+                    raise ConfigError(self.source, line, 1, message, "edit it by hand")
+        return None
+
+    # ------------------------------------------------------------------------------------------------------- editing
+
+    def _cut(self, first: int, last: int) -> str:
+        """The text without the lines ``first`` to ``last`` (0-based, both included)."""
+        return self.text[: self.starts[first]] + self.text[self.starts[last + 1] :]
+
+    def _insert(self, after: int, lines: Sequence[str]) -> str:
+        """The text with lines after the line ``after``."""
+        at = self.starts[min(after + 1, len(self.starts) - 1)]
+        head = self.text[:at]
+        if head and not head.endswith("\n"):
+            head += "\n"
+        return head + "".join(f"{line}\n" for line in lines) + self.text[at:]
+
+    def _removed_entry(self, entry: _Entry) -> str:
+        tests = [n for n in self._entries_of(entry) if n is not entry.node]
+        if not tests:
+            line = entry.node.start_mark.line + 1
+            raise ConfigError(
+                self.source, line, 1, "it is the only entry of its file", "take the file's tests out by hand"
+            )
+        return self._cut(entry.node.start_mark.line, _last_line(entry.node))
+
+    def _entries_of(self, entry: _Entry) -> list[Node]:
+        for file in self._suite_files().value:
+            tests = _get(file, "tests")
+            if isinstance(tests, SequenceNode) and entry.node in tests.value:
+                return list(tests.value)
+        return []
+
+    def _removed_name(self, entry: _Entry) -> str:
+        if not entry.names.flow_style:
+            return self._cut(entry.name.start_mark.line, entry.name.end_mark.line)
+        items = entry.names.value
+        at = items.index(entry.name)
+        # with the comma before it, or, for the first, the one behind it
+        start, end = (
+            (items[at - 1].end_mark.index, entry.name.end_mark.index)
+            if at
+            else (entry.name.start_mark.index, items[1].start_mark.index)
+        )
+        return self.text[:start] + self.text[end:]
+
+    def _changed(self, entry: _Entry, edit: ConfigEdit) -> str:
+        """The entry's own mode and reasons, in place."""
+        assert edit.mode is not None
+        text, lines = self.text, []
+        replaced: list[tuple[int, int, str]] = []
+        for key, value in [("mode", edit.mode.value), *edit.why()]:
+            there = _get(entry.node, key)
+            if there is None:
+                lines.append(f"{' ' * entry.node.start_mark.column}{key}: {_scalar(value)}")
+            elif there.start_mark.line != there.end_mark.line:
+                line = there.start_mark.line + 1
+                raise ConfigError(self.source, line, 1, f"{key} stands on several lines", "edit it by hand")
+            else:
+                replaced.append((there.start_mark.index, there.end_mark.index, _scalar(value)))
+        if lines:
+            text = self._insert(_last_line(entry.node), lines)
+        for start, end, value in sorted(replaced, reverse=True):  # all of them stand before what was inserted
+            text = text[:start] + value + text[end:]
+        return text
+
+    def _added(self, edit: ConfigEdit, beside: int | None) -> str:
+        """A new entry: behind the one that began on the line ``beside``, else at the end of the file's entries."""
+        assert edit.mode is not None
+        file = self._file(edit.test)
+        name = f"{edit.test.cls}::{edit.test.method}"
+        pairs = [("mode", edit.mode.value), *edit.why()]
+        if file is None:
+            files = self._suite_files()
+            dash = _dash(self.text, files.value[-1]) if files.value else files.start_mark.column
+            key = " " * (dash + 2)
+            lines = [
+                f"{' ' * dash}- path: {ROOT}{edit.test.file}",
+                f"{key}unlisted_test_mode: mandatory_success",
+                f"{key}tests:",
+                *_entry_lines(dash + 4, name, pairs),
+            ]
+            return self._insert(_last_line(files), lines)
+        entries = list(self._entries(edit.test))
+        if not entries:
+            if _get(file, "tests") is not None:
+                line = file.start_mark.line + 1
+                raise ConfigError(self.source, line, 1, "its tests are not a list of entries", "edit it by hand")
+            column = file.start_mark.column
+            lines = [f"{' ' * column}tests:", *_entry_lines(column + 2, name, pairs)]
+            return self._insert(_last_line(file), lines)
+        after = next((e for e in entries if e.start_mark.line == beside), entries[-1])
+        return self._insert(_last_line(after), _entry_lines(_dash(self.text, after), name, pairs))
+
+
+def _entry_lines(dash: int, name: str, pairs: Sequence[tuple[str, str]]) -> list[str]:
+    key = " " * (dash + 2)
+    return [f"{' ' * dash}- names: [{_scalar(name)}]", *(f"{key}{k}: {_scalar(value)}" for k, value in pairs)]
+
+
+def _get(node: Node | None, key: str) -> Node | None:
+    for k, value in node.value if isinstance(node, MappingNode) else ():
+        if isinstance(k, ScalarNode) and k.value == key:
+            found: Node = value
+            return found
+    return None
+
+
+def _last_line(node: Node) -> int:
+    """The last line (0-based) that belongs to a node: collections end where the next thing begins, after comments."""
+    if isinstance(node, ScalarNode):
+        end = node.end_mark
+        return int(end.line - 1 if node.style in ("|", ">") and end.column == 0 else end.line)
+    if not isinstance(node, SequenceNode | MappingNode) or node.flow_style:
+        return int(node.end_mark.line)
+    parts = [part for item in node.value for part in (item if isinstance(item, tuple) else (item,))]
+    return max((_last_line(part) for part in parts), default=int(node.start_mark.line))
+
+
+def _dash(text: str, node: Node) -> int:
+    """The column of the dash in front of an item of a block list."""
+    start = node.start_mark
+    line = text[start.index - start.column : start.index]
+    return line.rindex("-") if "-" in line else max(start.column - 2, 0)
+
+
+def _scalar(value: str) -> str:
+    """A text as YAML on one line, quoted where it must be."""
+    flat = " ".join(value.split())
+    written: str = yaml.safe_dump(flat, allow_unicode=True, width=WIDTH)
+    return written.removesuffix("\n").removesuffix("...").removesuffix("\n").rstrip()

@@ -1,0 +1,149 @@
+"""What results say about a config: proposals with their evidence. A person merges them, or does not.
+
+Read from trunk's results (relay.store.trunk) or from a run that somebody made; results of an unmerged change propose
+nothing. What an environment spoilt is no evidence, and no fault of an environment becomes a limit of the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
+from typing import Literal
+
+from selector.configs import ConfigProblem, ReuseConfigs
+from selector.configs.propose import limit_of
+from selector.model import Mode, Outcome, TestId, VariantResult
+from selector.plan.patch import ConfigEdit
+from selector.plan.tolerance import needed
+from selector.verify.faults import environment_fault, fault_of
+from selector.verify.judge import fails
+
+Kind = Literal["promote", "demote", "quarantine", "limit", "tolerance", "remove"]
+STALE = frozenset(
+    {"config-until-passed", "config-issue-closed", "config-dead-name", "config-dead-file", "config-unreachable"}
+)
+QUARANTINE_DAYS = 14
+_EXECUTED_NOT = (Outcome.SKIPPED, Outcome.SELF_SKIPPED)
+
+
+@dataclass(frozen=True, slots=True)
+class Enough:
+    """How much it takes: ``runs`` of a test, on ``commits`` different ones, before it is promoted or demoted."""
+
+    runs: int = 5
+    commits: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """``subject``: a test's id, or a place in a config. ``edit`` None: no edit of a config follows (quarantine is kept
+    by the relay), or a person has to write it."""
+
+    kind: Kind
+    subject: str
+    reason: str
+    evidence: tuple[str, ...]
+    edit: ConfigEdit | None = None
+    until: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one run showed of one test: the results of its variants, on ``commit``."""
+
+    commit: str
+    results: Sequence[VariantResult]
+
+
+@dataclass(slots=True)
+class Found:
+    proposals: list[Proposal] = field(default_factory=list)
+    unexplained: list[TestId] = field(default_factory=list)
+    """tests that fail for no limit of the device that is known: an entry would hide a fault"""
+
+
+def propose(
+    runs: Mapping[TestId, Sequence[Run]], configs: ReuseConfigs, today: date, enough: Enough | None = None
+) -> Found:
+    """Proposals for tests out of their runs, newest first, in the order of tests."""
+    found = Found()
+    for test in sorted(runs):
+        usable = [run for run in (_without_faults(run) for run in runs[test]) if run.results]
+        if usable:
+            _test(test, usable, configs, today, enough or Enough(), found)
+    return found
+
+
+def stale(problems: Iterable[ConfigProblem]) -> list[Proposal]:
+    """Entries that lint shows to be of no use any more: a date that has passed, a closed issue, a test that is gone."""
+    return [
+        Proposal("remove", f"{p.source}:{p.line}", p.message, (f"{p.code} at {p.source}:{p.line}:{p.column}",))
+        for p in problems
+        if p.code in STALE
+    ]
+
+
+def _without_faults(run: Run) -> Run:
+    kept = [r for r in run.results if r.outcome not in _EXECUTED_NOT and not (fails(r) and fault_of(r))]
+    # an xfail that "failed" for want of a compiler has shown nothing either
+    return replace(run, results=[r for r in kept if environment_fault(r.message, r.log_tail) is None])
+
+
+def _test(test: TestId, runs: Sequence[Run], configs: ReuseConfigs, today: date, enough: Enough, found: Found) -> None:
+    commits = list(dict.fromkeys(run.commit for run in runs))
+    told = f"{len(runs)} runs on {len(commits)} commits, the newest {commits[0][:10]}"
+    plenty = len(runs) >= enough.runs and len(commits) >= enough.commits
+    results = [r for run in runs for r in run.results]
+    expected = [r for r in results if r.mode in (Mode.XFAIL, Mode.XFAIL_STRICT)]
+    good = [not any(map(_fell, run.results)) for run in runs]
+    if expected and len(expected) == len(results) and all(good):
+        if plenty:
+            edit = ConfigEdit(test, _unlisted(configs, test), "passes", told)
+            reason = "every variant that is expected to fail passes"
+            found.proposals.append(Proposal("promote", str(test), reason, (told,), edit))
+        return
+    if expected or all(good):
+        return
+    if any(good):
+        if good[0] or not good[-1]:  # it came and went
+            until = (today + timedelta(days=QUARANTINE_DAYS)).isoformat()
+            reason = f"fails in {good.count(False)} of {len(runs)} runs"
+            found.proposals.append(Proposal("quarantine", str(test), reason, (told,), None, until))
+        return
+    failed = [r for r in results if _fell(r)]
+    limits = [_limit(r) for r in failed]
+    close = needed(r.message for r in failed)
+    if all(limits) and limits:
+        modes = {limit[0] for limit in limits if limit}
+        reason = "; ".join(sorted({limit[1] for limit in limits if limit}))
+        mode = Mode.SKIP if "skip" in modes else Mode.XFAIL
+        found.proposals.append(Proposal("limit", str(test), reason, (told,), ConfigEdit(test, mode, reason, told)))
+    elif close is not None and len(runs) >= enough.runs:
+        found.proposals.append(Proposal("tolerance", str(test), close.sentence, (told, close.measured)))
+    elif plenty:
+        until = (today + timedelta(days=90)).isoformat()
+        reason = f"fails on trunk: {(failed[0].message or failed[0].outcome.value).splitlines()[0][:160]}"
+        edit = ConfigEdit(test, Mode.XFAIL, reason, told, until=until)
+        found.proposals.append(Proposal("demote", str(test), reason, (told,), edit, until))
+    else:
+        found.unexplained.append(test)
+
+
+def _fell(result: VariantResult) -> bool:
+    return fails(result) or result.outcome is Outcome.XFAILED
+
+
+def _limit(result: VariantResult) -> tuple[str, str] | None:
+    if environment_fault(result.message, result.log_tail) is not None:
+        return None
+    return limit_of({"outcome": result.outcome.value, "message": result.message})
+
+
+def _unlisted(configs: ReuseConfigs, test: TestId) -> Mode | None:
+    """None where the file runs its unlisted tests: then the name is simply taken out of its entry."""
+    for suite in configs.suites:
+        for file in suite.files:
+            if file.path.matches(test.file):
+                return None if file.unlisted is Mode.MANDATORY_SUCCESS else Mode.MANDATORY_SUCCESS
+    return Mode.MANDATORY_SUCCESS
