@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import private_postgres
 import pytest
 import pytorch_source
 from sqlalchemy import Engine
@@ -36,9 +37,32 @@ def pytorch_tree() -> Path:
     return tree
 
 
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[private_postgres.Cluster]:
+    """A PostgreSQL server of the tests' own."""
+    if private_postgres.binaries() is None:
+        pytest.skip(private_postgres.NOT_THERE)
+    with private_postgres.private_cluster() as cluster:
+        yield cluster
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests marked ``both_databases`` that use ``engine`` run on SQLite and on PostgreSQL."""
+    if "engine" in metafunc.fixturenames and metafunc.definition.get_closest_marker("both_databases"):
+        metafunc.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
+
+
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    """A migrated SQLite database in a file of its own."""
+def engine(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """A migrated database of its own: SQLite in a file, or where a test asks for both, PostgreSQL as well."""
+    if getattr(request, "param", "sqlite") == "postgresql":
+        cluster: private_postgres.Cluster = request.getfixturevalue("postgres")
+        url = cluster.new_database()
+        engine = open_engine(url)
+        yield engine
+        engine.dispose()
+        cluster.drop_database(url)
+        return
     engine = open_engine(f"sqlite:///{tmp_path / 'relay.sqlite3'}")
     migrate(engine)
     yield engine
