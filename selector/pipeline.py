@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 
 from selector.agents import RulesAgent, TriageAgent
 from selector.configs import Capability, ReuseConfigs
-from selector.discover import Inventory, InventoryCache, discover, has_tests, take
+from selector.discover import Hints, Inventory, InventoryCache, Shelf, discover, has_tests, take
 from selector.model import Change, NotExercised, OpDatabase, RunPlan, Selection, TestId, Tree
 from selector.plan import Budget, History, WorkerOffer, plan
 from selector.triage import triage
 from selector.triage.engagement import Uses
+from selector.triage.environment import Lifts
 
 NO_TESTS = NotExercised("test/", "this change leaves no test/ folder: there is no test to run")
 
@@ -20,7 +21,8 @@ NO_TESTS = NotExercised("test/", "this change leaves no test/ folder: there is n
 @dataclass(frozen=True, slots=True)
 class SelectionRequest:
     """Everything a selection depends on. ``opdb``: of the torch that will run; ``offers``: what live workers can run;
-    ``engaged_before``: kernels that trusted runs counted, by test; ``clock``: seconds, for the timings only."""
+    ``engaged_before``: kernels that trusted runs counted, by test; ``hints``: what was measured elsewhere; ``shelf``:
+    keeps the inventory for the next selection of this process; ``clock``: seconds, for the timings only."""
 
     base: Tree
     head: Tree
@@ -34,6 +36,8 @@ class SelectionRequest:
     engaged_before: Mapping[TestId, int] = field(default_factory=dict)
     history: History | None = None
     agent: TriageAgent = field(default_factory=RulesAgent)
+    hints: Hints = field(default_factory=Hints)
+    shelf: Shelf | None = None
     clock: Callable[[], float] = time.perf_counter
 
 
@@ -46,9 +50,11 @@ def select(request: SelectionRequest) -> Selection:
     now = request.clock
     began = now()
     emptied = not has_tests(request.head) and has_tests(request.base)
-    inventory = Inventory({}, {}) if emptied else take(request.head, request.cache)
+    inventory = Inventory({}, {}) if emptied else _taken(request)
     known = now()
-    found = discover(request.base, request.head, request.change, request.opdb, request.cache, inventory)
+    found = discover(
+        request.base, request.head, request.change, request.opdb, request.cache, inventory, hints=request.hints
+    )
     reached = now()
     sorted_out = triage(
         found.impacts,
@@ -57,7 +63,7 @@ def select(request: SelectionRequest) -> Selection:
         request.opdb,
         request.engaged_before,
         agent=request.agent,
-        opened=lambda test: request.configs.bypasses(test) | request.configs.opens(test.file, test.cls),
+        lifts=lambda test: _lifts(test, request.configs),
         uses=Uses(request.head.read, request.head.paths(), request.cache),
     )
     judged = now()
@@ -77,6 +83,8 @@ def select(request: SelectionRequest) -> Selection:
         "files": len(request.change.files),
         "tests": inventory.count,
         "impacted": len(found.impacts),
+        "native_files": found.native_files,
+        "native_impacted": found.native_impacted,
         **sorted_out.counts,
         "planned": len(run_plan.tests),
         "left_out": len(run_plan.left_out),
@@ -96,6 +104,20 @@ def select(request: SelectionRequest) -> Selection:
         {stage: round(seconds, 4) for stage, seconds in timings.items()},
         (*found.warnings, *([f"{NO_TESTS.path}: {NO_TESTS.reason}"] if emptied else [])),
     )
+
+
+def _taken(request: SelectionRequest) -> Inventory:
+    known = request.shelf.latest if request.shelf is not None else None
+    inventory = take(request.head, request.cache, known)
+    if request.shelf is not None:
+        request.shelf.latest = inventory
+    return inventory
+
+
+def _lifts(test: TestId, configs: ReuseConfigs) -> Lifts:
+    """What the device's configs lift of upstream's limits."""
+    devices = configs.bypasses(test) | configs.opens(test.file, test.cls)
+    return Lifts(devices, configs.dtypes(test).include)
 
 
 def _not_exercised(run_plan: RunPlan, more: Sequence[NotExercised]) -> RunPlan:

@@ -13,7 +13,7 @@ from yaml.nodes import MappingNode, SequenceNode
 from selector.configs import ConfigSource, load_configs
 from selector.configs.comments import EntryComments, entry_comments, find_comments
 from selector.configs.patterns import NamePattern
-from selector.configs.tree import FileEntry, TestEntry
+from selector.configs.tree import FileEntry, Suite, TestEntry
 from selector.discover import Inventory
 from selector.discover.inventory import Known
 from selector.model import Mode, TestId
@@ -27,7 +27,8 @@ TUNED, HELD_OUT = "tuned", "held-out"
 @dataclass(frozen=True, slots=True)
 class Decided:
     """One name of one entry. ``engages``: False where the entry says skip because the test does not engage the device
-    layer. ``tests``: what it names in the tree: the test itself, or that of which it is a generated name."""
+    layer. ``tests``: what it names in the tree: the test itself, or that of which it is a generated name.
+    ``op_dtypes``: those that the config lists for any op, with which the older tool tries tests of ops."""
 
     config: str
     line: int
@@ -36,6 +37,7 @@ class Decided:
     mode: Mode
     comment: str
     tests: tuple[TestId, ...] = ()
+    op_dtypes: frozenset[str] = frozenset()
 
     @property
     def engages(self) -> bool:
@@ -59,7 +61,7 @@ def read_decisions(sources: Sequence[ConfigSource], inventory: Inventory) -> lis
         said = _comments(texts[suite.source])
         for file in suite.files:
             if file.path.path is not None:
-                found.extend(_of_file(suite.source, file, said, inventory))
+                found.extend(_of_file(suite, file, said, inventory))
     return found
 
 
@@ -79,14 +81,17 @@ def _first_name(node: MappingNode) -> int | None:
 
 
 def _of_file(
-    config: str, file: FileEntry, said: Mapping[int, EntryComments], inventory: Inventory
+    suite: Suite, file: FileEntry, said: Mapping[int, EntryComments], inventory: Inventory
 ) -> Iterator[Decided]:
     paths = [path for path in inventory.files if file.path.matches(path)]
+    op_dtypes = frozenset(dtype.name for op in suite.globals.ops or () for dtype in op.dtypes or ())
     for entry in file.tests:
         for name in entry.names:
             tests = tuple(dict.fromkeys(test for path in paths for test in named(name, inventory.known(path).values())))
             comment = _comment(entry, name, said)
-            yield Decided(config, _line(name), file.path.path or "", name.text, entry.mode, comment, tests)
+            yield Decided(
+                suite.source, _line(name), file.path.path or "", name.text, entry.mode, comment, tests, op_dtypes
+            )
 
 
 def _comment(entry: TestEntry, name: NamePattern, said: Mapping[int, EntryComments]) -> str:

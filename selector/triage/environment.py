@@ -1,4 +1,4 @@
-"""What is known of the machine that runs the tests, as far as tests skip themselves by it."""
+"""What else than upstream's source decides whether a test runs: the machine, and what a config lifts."""
 
 from __future__ import annotations
 
@@ -15,3 +15,15 @@ class Environment:
 
 
 UNKNOWN = Environment()
+
+
+@dataclass(frozen=True, slots=True)
+class Lifts:
+    """What a config lifts for one test: ``devices``: types whose limits (``@onlyCUDA``, ``only_for="cpu"``) let this
+    device in as well; ``dtypes``: those it is tried with beside its own."""
+
+    devices: frozenset[str] = frozenset()
+    dtypes: frozenset[str] = frozenset()
+
+
+NOTHING = Lifts()

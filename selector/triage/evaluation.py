@@ -12,7 +12,7 @@ from selector.discover import Impact, Inventory
 from selector.model import Decision, Evidence, OpDatabase, TestId
 from selector.triage.decisions import HELD_OUT, TUNED, Decided
 from selector.triage.engagement import Uses
-from selector.triage.environment import Environment
+from selector.triage.environment import Environment, Lifts
 from selector.triage.evidence import Engagement
 from selector.triage.exclusions import CODES, Excluded, Exclusions
 from selector.triage.stage import triage
@@ -131,6 +131,7 @@ def evaluate(
     pairs = {(test, decided.engages): decided for decided in reversed(decisions) for test in decided.tests}
     tests = sorted({test for test, _ in pairs})
     agent = _Noting()
+    op_dtypes = {test: decided.op_dtypes for decided in decisions for test in decided.tests}
     said = triage(
         [
             Impact(test, ("edited-test",), (Evidence("edited-test", "decided by people", test.file),), 1.0)
@@ -141,7 +142,7 @@ def evaluate(
         opdb,
         {test: found.kernels for test, found in counts.items()},
         agent=agent,
-        opened=lambda _: EVERY_DEVICE,
+        lifts=lambda test: _lifts(test, inventory, op_dtypes),
         environment=environment,
         uses=uses,
         idle_before=frozenset(test for test, found in counts.items() if found.engages is False),
@@ -165,6 +166,13 @@ def evaluate(
         _grouped(rows, lambda row: row.test.file),
         {code: _excluded(rows, code) for code in CODES},
     )
+
+
+def _lifts(test: TestId, inventory: Inventory, op_dtypes: Mapping[TestId, frozenset[str]]) -> Lifts:
+    """What the older tool lifts: limits to devices, and for tests of ops or modules the limits to dtypes."""
+    found = inventory.find(test)
+    listed = found is not None and (found[1].ops is not None or found[1].modules is not None)
+    return Lifts(EVERY_DEVICE, op_dtypes[test] if listed else frozenset())
 
 
 class _Noting(RulesAgent):

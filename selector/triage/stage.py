@@ -13,7 +13,7 @@ from selector.model import Decision, Evidence, OpDatabase, Stage, TestId
 from selector.plan.model import RelevantTest
 from selector.triage.categories import topic_of
 from selector.triage.engagement import Uses
-from selector.triage.environment import UNKNOWN, Environment
+from selector.triage.environment import NOTHING, UNKNOWN, Environment, Lifts
 from selector.triage.rules import RULES
 from selector.triage.subject import Opinion, Ruling, Subject
 from selector.triage.variants import estimate
@@ -38,7 +38,7 @@ def triage(
     engaged_before: Mapping[TestId, int] | None = None,
     *,
     agent: TriageAgent,
-    opened: Callable[[TestId], frozenset[str]] | None = None,
+    lifts: Callable[[TestId], Lifts] | None = None,
     environment: Environment = UNKNOWN,
     uses: Uses | None = None,
     idle_before: Collection[TestId] = frozenset(),
@@ -47,8 +47,8 @@ def triage(
 
     ``engaged_before``: kernels that trusted runs counted on the device; a test with any is never dropped.
     ``idle_before``: tests that passed in trusted runs without a kernel, which answers where the rules are not sure.
-    ``agent`` answers where neither is sure; whatever it does not drop with a reason stays. ``opened``: the device types
-    whose limits a config opens for a test; ``environment``: the machine that will run the tests; ``uses``: what tests
+    ``agent`` answers where neither is sure; whatever it does not drop with a reason stays. ``lifts``: the limits
+    that a config lifts for a test; ``environment``: the machine that will run the tests; ``uses``: what tests
     do with their device, read from their sources.
     """
     engaged = engaged_before or {}
@@ -60,7 +60,7 @@ def triage(
         found = inventory.find(impact.test)
         if found is None:
             raise LookupError(f"{impact.test} is impacted but not in the inventory")
-        lifted = opened(impact.test) if opened is not None else frozenset[str]()
+        lifted = lifts(impact.test) if lifts is not None else NOTHING
         subject = Subject(impact, *found, inventory, capability, index, lifted, environment, uses)
         opinion = judge(subject)
         if opinion.ruling is Ruling.ASK:

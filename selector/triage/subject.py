@@ -12,8 +12,8 @@ from selector.discover.opindex import OpIndex
 from selector.discover.records import ClassRecord, Decorator, MethodRecord
 from selector.model import Evidence, TestId
 from selector.triage.engagement import Uses, uses_device
+from selector.triage.environment import NOTHING, Environment, Lifts
 from selector.triage.environment import UNKNOWN as UNKNOWN_ENVIRONMENT
-from selector.triage.environment import Environment
 
 
 class Ruling(StrEnum):
@@ -69,7 +69,7 @@ class Opinion:
 class Subject:
     """One impacted test, with everything known about it without running it.
 
-    ``opened``: device types whose limits (``@onlyCUDA``, ``only_for="cpu"``) a config opens for this device;
+    ``lifts``: limits of upstream's that a config lifts for it;
     ``environment``: what is known of the machine that runs the tests; ``uses``: reads what its functions do with their
     device, None where there is no source to read.
     """
@@ -80,7 +80,7 @@ class Subject:
     inventory: Inventory
     capability: Capability
     index: OpIndex
-    opened: frozenset[str] = frozenset()
+    lifts: Lifts = NOTHING
     environment: Environment = UNKNOWN_ENVIRONMENT
     uses: Uses | None = None
 
@@ -96,7 +96,7 @@ class Subject:
     @property
     def let_in(self) -> frozenset[str]:
         """The device types whose limits let this device in."""
-        return self.device_names | self.opened
+        return self.device_names | self.lifts.devices
 
     @cached_property
     def uses_device(self) -> bool | None:

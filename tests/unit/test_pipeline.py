@@ -233,3 +233,47 @@ def test_three_thousand_changed_files() -> None:
     assert planned(selection) >= EXPECT.regressions
     assert "too-many-changes" in {d.code for d in selection.decisions}
     assert "test/test_reductions_demo.py::TestReductionsDemo::test_whole_tensor" in planned(selection)
+
+
+def test_a_limit_that_a_config_lifts_drops_nothing() -> None:
+    """Upstream keeps the test to CUDA, or to a dtype that the device lacks; an entry opens the one, adds the other."""
+    code = """
+from torch.testing._internal.common_device_type import instantiate_device_type_tests
+class TestX(TestCase):
+    @{limit}
+    def test_a(self, device): torch.ones({size}, device=device)
+instantiate_device_type_tests(TestX, globals())
+"""
+    config = """
+test_suite_config:
+  files:
+    - path: ${TORCH_ROOT}/test/test_x.py
+      unlisted_test_mode: mandatory_success
+"""
+    opened = config + "      bypass_device_restrictions: [cuda]\n"
+    added = config + (
+        "      tests: [{names: [TestX::test_a], mode: xfail, edits: {dtypes: {include: [{name: float32}]}}}]\n"
+    )
+    for limit, lifting in (("onlyCUDA", opened), ("dtypes(torch.complex128)", added)):
+        one, two = (code.replace("{limit}", limit).replace("{size}", str(size)) for size in (1, 2))
+        asked = request({"test/test_x.py": one}, {"test/test_x.py": two})
+        for text, expected in ((config, set()), (lifting, {"test/test_x.py::TestX::test_a"})):
+            configs = load_configs([ConfigSource("a.yaml", text)])
+            assert planned(select(replace(asked, configs=configs))) == expected
+
+
+def test_a_test_that_never_uses_its_device_is_dropped_and_the_cache_keeps_what_was_read() -> None:
+    code = """
+from torch.testing._internal.common_device_type import instantiate_device_type_tests
+class TestX(TestCase):
+    def test_a(self, device): torch.ones({size}, device=device)
+    def test_b(self, device): torch.ones({size})
+instantiate_device_type_tests(TestX, globals())
+"""
+    one, two = code.replace("{size}", "1"), code.replace("{size}", "2")
+    cache = MemoryCache()
+    for _ in range(2):
+        selection = select(replace(request({"test/test_x.py": one}, {"test/test_x.py": two}), cache=cache))
+        assert planned(selection) == {"test/test_x.py::TestX::test_a"}
+        (dropped,) = [d for d in selection.decisions if d.verdict == "irrelevant"]
+        assert (dropped.subject, dropped.code) == ("test/test_x.py::TestX::test_b", "device-unused")

@@ -13,7 +13,9 @@ def judge(subject: Subject) -> Opinion | None:
         return None
     use = subject.test.ops or subject.test.modules
     wanted = subject.test.dtypes if use is None else use.dtypes
-    if not wanted or UNKNOWN in wanted or any(subject.capability.supports_dtype(name) for name in wanted):
+    if not wanted or UNKNOWN in wanted:
+        return None
+    if any(subject.capability.supports_dtype(name) for name in (*wanted, *subject.lifts.dtypes)):
         return None
     line = next((d.line for d in subject.test.decorators if d.name in ("dtypes", "ops", "modules")), None)
     fact = subject.place("capability", f"{subject.capability.name} has none of {', '.join(wanted)}", line)

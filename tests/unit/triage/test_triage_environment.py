@@ -12,7 +12,7 @@ from selector.model import Decision, Evidence, TestId
 from selector.trees import MemoryTree
 from selector.triage import triage
 from selector.triage.engagement import Uses
-from selector.triage.environment import UNKNOWN, Environment
+from selector.triage.environment import UNKNOWN, Environment, Lifts
 
 SHEET = Capability(
     name="spyre-test",
@@ -39,6 +39,7 @@ def decide(
     *,
     read: bool = True,
     idle: bool = False,
+    dtypes: frozenset[str] = frozenset(),
 ) -> Decision:
     tree = MemoryTree({path: code})
     inventory = take(tree)
@@ -48,7 +49,7 @@ def decide(
         inventory,
         SHEET,
         agent=RulesAgent(),
-        opened=lambda _: opened,
+        lifts=lambda _: Lifts(opened, dtypes),
         environment=environment,
         uses=Uses(tree.read, inventory.ids) if read else None,
         idle_before={test} if idle else (),
@@ -110,6 +111,14 @@ def test_limits_that_a_config_opens(
 ) -> None:
     decision = decide(a_test(decorators) + MADE.format(limits), opened=opened)
     assert (decision.verdict, decision.code) == (verdict, code)
+
+
+@pytest.mark.parametrize("decorator", ["@dtypes(torch.double)", "@ops(op_db, allowed_dtypes=(torch.double,))"])
+def test_dtypes_that_a_config_adds(decorator: str) -> None:
+    code = a_test(decorator) + MADE.format("")
+    assert decide(code).code == "dtypes-unsupported"
+    assert decide(code, dtypes=frozenset({"float32"})).code == "device-generic"
+    assert decide(code, dtypes=frozenset({"complex64"})).code == "dtypes-unsupported"
 
 
 def test_hardware_that_a_config_opens() -> None:
