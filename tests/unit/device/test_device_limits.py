@@ -99,10 +99,33 @@ def test_comparisons_run_without_limits_and_count_for_nothing(limited: device.Po
     case.assertEqual(a, b)  # noqa: PT009 - upstream's own is what is tested
     with pytest.raises(AssertionError, match="not close"):
         case.assertEqual(a, torch.zeros(3).to("spyre"))  # noqa: PT009
+    with device.comparison():
+        assert torch.isclose(a, b).all()
     spent = device.METER.snapshot() - before
     assert spent.kernels == 0
     assert spent.comparison_kernels > 0
     assert device.current_policy() is limited
+
+
+def test_values_are_compared_by_the_cpu_and_everything_else_as_it_is() -> None:
+    device.comparing()
+    x = torch.randn(3, 4, device="spyre")
+    before = device.METER.snapshot()
+    torch.testing.assert_close(x, x.clone())
+    assert (device.METER.snapshot() - before).comparison_kernels == 0
+    for other, told in (
+        (x + 1, "Mismatched elements: 12 / 12"),
+        (x.double(), "dtype"),
+        (x.cpu(), "device"),
+        (x.t().contiguous().t(), "stride"),
+    ):
+        with pytest.raises(AssertionError, match=told):
+            torch.testing.assert_close(x, other, check_stride=True)
+    conj = torch.randn(3, dtype=torch.complex64, device="spyre").conj()
+    torch.testing.assert_close(conj, conj.clone())
+    torch.testing.assert_close(x.to(torch.float8_e4m3fn).float(), x, rtol=0.2, atol=0.1)
+    with pytest.raises(AssertionError, match="not close"):
+        torch.testing.assert_close(conj, conj.resolve_conj().conj())
 
 
 @pytest.mark.parametrize(
@@ -244,7 +267,7 @@ def test_a_host_without_the_memory_is_a_device_without_it() -> None:
         lambda: torch.ones(1, device="spyre").expand(2**58) + 1,
         lambda: torch.cat([torch.ones(1, device="spyre").expand(2**57)] * 4),
     ):
-        with pytest.raises(device.OutOfMemory, match="Spyre out of memory. Tried to allocate"):
+        with pytest.raises(device.OutOfMemory, match=r"Spyre out of memory\. Tried to allocate"):
             work()
 
 
