@@ -1,6 +1,6 @@
 """Kernel counts for ``relay triage eval --evidence``: runs the upstream files that decisions are about, limits lifted.
 
-    python tests/bench/triage_evidence.py --decisions DIR --upstream DIR --out FILE [--seconds S] [--variant S] [FILE...]
+    python tests/bench/triage_evidence.py --decisions DIR --upstream DIR --out FILE [--seconds S] [FILE...]
 
 Each file is run by ``relay run`` on the emulated device, with every limit to a device type lifted, as the older tool
 does it; files that do not import, or that take longer than ``--seconds``, are named and left out. Results are appended
