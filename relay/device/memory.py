@@ -77,7 +77,7 @@ _DL_DTYPES = {
 }
 
 
-class DeviceOutOfMemory(OutOfMemory, torch.OutOfMemoryError):
+class DeviceOutOfMemory(OutOfMemory, torch.OutOfMemoryError):  # type: ignore[misc]
     """Caught by ``except torch.OutOfMemoryError``, too."""
 
 
