@@ -27,6 +27,7 @@ from fastapi.responses import JSONResponse
 
 from relay.demo.downstream import DownstreamCI
 from relay.demo.github_more import add_comments, add_renames, add_runs
+from relay.demo.github_files import Files, add_files
 from relay.demo.hooks import add_hooks, deliver
 from relay.demo.hud import Hud, add_hud
 from relay.demo.ledger import APP_ID, GithubError, Ledger, stamp
@@ -58,10 +59,16 @@ class LocalGithub:
         _add_repo_routes(self.app, self)
         add_hooks(self.app, self.ledger, self.spawn)
         add_renames(self.app, self.ledger)
+        self.files = Files()
+        add_files(self.app, self.files, self.allow)
         _add_issuer(self.app, self)
         add_hud(self.app, self.hud)
         self.asgi = Recorder(self.app, clock, folder / "calls.jsonl")
         _add_control(self.app, self)
+
+    def allow(self, request: Request, repo: str, permission: str, level: str) -> None:
+        """Raises GithubError where the request's token may not do this to the repository."""
+        self.ledger.check_token(request.headers.get("authorization"), repo, permission, level)
 
     def spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 
 from relay.logs import setup as setup_logs
 from relay.queue.app import make_app
-from relay.services import concluding, effects, routing, selecting, sending
+from relay.services import concluding, effects, effects_pull, routing, selecting, sending
 from relay.settings import Settings, load
 from relay.store.db import open_engine
 
@@ -27,6 +27,7 @@ log = structlog.get_logger(__name__)
 def register(app: Celery, engine: Engine, settings: Settings) -> None:
     """Adds the tasks to ``app``, bound to one database and one set of clients."""
     clients = effects.make_clients(settings)
+    log.debug("effects of other rooms", kinds=[effects_pull.KIND])
 
     def route(delivery_id: str) -> None:
         routing.route_delivery(engine, settings, delivery_id, time.time())
