@@ -68,6 +68,10 @@ def uses_device(test: TestId, inventory: Inventory, uses: Uses) -> bool | None:
         tables[path] = table
     if any(tables[path][key].own for path, keys in reached for key in keys if key in tables[path]):
         return True
+    made = tables.get(known.origin.path, {})
+    wrappers = tuple(name for d in known.method.decorators for name in (d.name, f"{d.name}."))
+    if any(use.direct for key, use in made.items() if key in wrappers or key.startswith(wrappers[1::2])):
+        return True  # a decorator of the file (a function or a class) may make the test's inputs on the device
     todo = [(known.origin.path, known.origin.key)]
     seen: set[tuple[str, str]] = set()
     while todo:

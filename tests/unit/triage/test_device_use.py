@@ -121,6 +121,34 @@ def test_fixtures_that_use_the_device_count_for_every_test() -> None:
     assert answer(textwrap.dedent(code)) is True
 
 
+@pytest.mark.parametrize(("inner", "used"), [("op.sample_inputs(device)", True), ("op.sample_inputs()", False)])
+def test_a_decorator_of_the_file_may_make_the_inputs(inner: str, used: bool) -> None:
+    code = f"""
+    def with_inputs(test):
+        def wrapped(self, device, op):
+            for one in {inner}:
+                test(self, one)
+        return wrapped
+    class TestX(TestCase):
+        @with_inputs
+        def test_a(self, device, inputs):
+            inputs.add(1)
+    """
+    assert answer(textwrap.dedent(code)) is used
+    as_class = f"""
+    class with_inputs(_TestParametrizer):
+        def _parametrize_test(self, test, generic_cls, device_cls):
+            def wrapped(self, device, op):
+                test(self, {inner})
+            yield wrapped
+    class TestX(TestCase):
+        @with_inputs()
+        def test_a(self, device, inputs):
+            inputs.add(1)
+    """
+    assert answer(textwrap.dedent(as_class)) is used
+
+
 def test_an_inherited_test_is_read_where_it_is_written() -> None:
     base = "class Base(TestCase):\n    def test_a(self, device): {}\n"
     own = "from test_base import Base\nclass TestX(Base): pass\n"
