@@ -183,15 +183,15 @@ class _Run:
                 self.python(file, kind, python)
         elif kind is FileKind.TEST_DATA:
             self.test_data(file)
-        elif kind in (FileKind.KERNEL, FileKind.OTHER_KERNEL):
+        elif kind in (FileKind.KERNEL, FileKind.OTHER_KERNEL) and not native_code.is_header(file.path, kind):
             if not code_differs(file.old, file.new):
                 findings.decide(file.path, "no-impact", "cosmetic", "only blank lines or comments differ")
                 return
             self.mattering = True
             self.analysed.append((file, kind))
             kernels.kernel(file, findings, self.index, self.registrations, other_backend=kind is FileKind.OTHER_KERNEL)
-        elif kind in (FileKind.NATIVE_CODE, FileKind.CODEGEN):
-            if kind is FileKind.NATIVE_CODE and not code_differs(file.old, file.new):
+        elif kind in (FileKind.NATIVE_CODE, FileKind.CODEGEN, FileKind.KERNEL):
+            if kind is not FileKind.CODEGEN and not code_differs(file.old, file.new):
                 findings.decide(file.path, "no-impact", "cosmetic", "only blank lines or comments differ")
                 return
             self.mattering = True

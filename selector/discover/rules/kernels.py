@@ -19,6 +19,14 @@ def kernel(
     file: FileChange, findings: Findings, index: OpIndex, registrations: Registrations, *, other_backend: bool
 ) -> None:
     """Ops of the functions in which a kernel file differs; else of the changed lines; else of the file as a whole."""
+    if not by_code(file, findings, index, registrations, other_backend=other_backend):
+        whole_file(file, findings, index, other_backend=other_backend)
+
+
+def by_code(
+    file: FileChange, findings: Findings, index: OpIndex, registrations: Registrations, *, other_backend: bool
+) -> bool:
+    """The first two of these; False where they name no op."""
     code = "op-kernel-other-backend" if other_backend else "op-kernel"
     functions, mentioned = native.kernel_words(file.old, file.new)
     known = index.database is not None
@@ -27,8 +35,8 @@ def kernel(
         if targets:
             why = f"a {what} of {file.path} that names it differs"
             add_ops(file, targets, code, why, findings, index, factor)
-            return
-    _whole_file(file, findings, index, code, other_backend=other_backend)
+            return True
+    return False
 
 
 def ops_of(words: Iterable[str], file: FileChange, index: OpIndex, registrations: Registrations) -> dict[str, OpTarget]:
@@ -45,7 +53,9 @@ def ops_of(words: Iterable[str], file: FileChange, index: OpIndex, registrations
     return dict(sorted(found.items()))
 
 
-def _whole_file(file: FileChange, findings: Findings, index: OpIndex, code: str, *, other_backend: bool) -> None:
+def whole_file(file: FileChange, findings: Findings, index: OpIndex, *, other_backend: bool) -> None:
+    """By the family that the file is known to hold, by its name, by the ops whose declarations it includes."""
+    code = "op-kernel-other-backend" if other_backend else "op-kernel"
     stem = posixpath.basename(file.path).partition(".")[0]
     family = native.FAMILIES.get(stem)
     if family is not None:

@@ -9,7 +9,7 @@ from selector.discover.dispatch import Registrations
 from selector.discover.filekinds import FileKind, area_of, kind_of
 from selector.discover.findings import Findings
 from selector.discover.opindex import OpIndex, OpTarget
-from selector.discover.rules.kernels import ops_of
+from selector.discover.rules.kernels import by_code, ops_of, whole_file
 from selector.discover.rules.op_hits import add_ops
 from selector.discover.sources import Sources
 from selector.model import Evidence, FileChange, Tree
@@ -27,6 +27,11 @@ CONTAINED = (
 )  # fmt: skip
 
 
+def is_header(path: str, kind: FileKind) -> bool:
+    """Whether it is a header beside the kernels, whose users are asked before its own name is."""
+    return kind is FileKind.KERNEL and path.endswith(_HEADER)
+
+
 def native_code(
     file: FileChange,
     findings: Findings,
@@ -37,6 +42,9 @@ def native_code(
 ) -> None:
     """Adds the tests; widens where the change cannot be followed to ops or to a part of torch, and says how far."""
     functions, mentioned = native.kernel_words(file.old, file.new)
+    kernels_own = file.path.startswith("aten/src/ATen/native/")
+    if kernels_own and by_code(file, findings, index, registrations, other_backend=False):
+        return
     targets, why, lost = _targets(file, functions, mentioned, index, tree, sources, registrations)
     if targets:
         add_ops(file, targets, "op-native-code", why, findings, index, 0.8)
@@ -48,7 +56,9 @@ def native_code(
                 findings.add(test, "area", fact)
         if file.path.startswith(CONTAINED):
             return
-    if not targets or lost:
+    if not targets and kernels_own and not lost:
+        whole_file(file, findings, index, other_backend=False)
+    elif not targets or lost:
         findings.not_mapped(file.path, lost or "C++ that nothing leads from to an op")
 
 
@@ -72,7 +82,7 @@ def _targets(
         found = ops_of(functions, file, index, registrations)
         found = {word: target for word, target in found.items() if _registered(functions, target, registrations, file)}
         return found, f"a function of {file.path} that is registered for it differs", ""
-    return _by_header(file, functions | mentioned, index, tree, sources, registrations)
+    return _by_header(file, functions or mentioned, index, tree, sources, registrations)
 
 
 def _registered(functions: frozenset[str], target: OpTarget, registrations: Registrations, file: FileChange) -> bool:
@@ -92,31 +102,36 @@ def _by_header(
     users, complete = _includers(file.path, sources)
     if not complete:
         return {}, "", f"a header that more than {MAX_INCLUDERS} sources include: it is used everywhere"
-    wanted = [w for w in words if len(w) > 3]
+    wanted = {word for word in words if len(word) > 3}
     if not wanted:
         return {}, "", "a header in which no name differs"
-    pattern = re.compile(r"\b(?:" + "|".join(map(re.escape, sorted(wanted))) + r")\b")
+    texts: dict[str, bytes] = {}
+    for user in users:
+        if kind_of(user) is not FileKind.OTHER_KERNEL:  # other devices' kernels run on no worker of this one
+            try:
+                texts[user] = tree.read(user)
+            except (KeyError, OSError):
+                return {}, "", f"{user} includes it and is not there to be read"
+    for user in users:
+        if user.endswith(_HEADER) and user in texts:
+            wanted |= {name for name in native.functions_with(texts[user], _any(wanted)) if len(name) > 3}
+    pattern = _any(wanted)
     found: dict[str, OpTarget] = {}
     others = []
-    for path in users:
-        kind = kind_of(path)
-        if kind is FileKind.OTHER_KERNEL or path.endswith(_HEADER):
-            continue  # headers hand the names on; other devices' kernels run on no worker of this one
-        if kind is not FileKind.KERNEL:
-            others.append(path)
-            continue
-        try:
-            source = tree.read(path)
-        except (KeyError, OSError):
-            return {}, "", f"{path} includes it and is not there to be read"
-        using = native.functions_with(source, pattern)
-        if using:
-            whole = FileChange(path, "modified", path, None, source)
-            found |= ops_of(using, whole, index, registrations)
+    for user, source in texts.items():
+        using = native.functions_with(source, pattern) if not user.endswith(_HEADER) else frozenset[str]()
+        if using and kind_of(user) is FileKind.KERNEL:
+            found |= ops_of(using, FileChange(user, "modified", user, None, source), index, registrations)
+        elif using:
+            others.append(user)
     if len(found) > MAX_OPS:
         return {}, "", f"a header that the kernels of {len(found)} ops use: more than {MAX_OPS}"
-    lost = f"{others[0]} includes it too, and is no kernel" if others else ""
+    lost = f"{others[0]} uses it too, and is no kernel" if others else ""
     return dict(sorted(found.items())), f"a kernel of it uses what differs in {file.path}", lost
+
+
+def _any(words: set[str]) -> re.Pattern[str]:
+    return re.compile(r"\b(?:" + "|".join(map(re.escape, sorted(words))) + r")\b")
 
 
 def _includers(path: str, sources: Sources) -> tuple[list[str], bool]:

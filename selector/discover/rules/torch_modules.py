@@ -10,13 +10,15 @@ from selector.discover.changes import PythonChange, is_import
 from selector.discover.findings import Findings
 from selector.discover.imports import TESTS, taken
 from selector.discover.inventory import record_of
-from selector.discover.opindex import OpIndex
+from selector.discover.opindex import Calling, OpIndex
 from selector.discover.reach import Reach
 from selector.discover.records import MODULE
 from selector.discover.rules import followed, registered
 from selector.discover.sources import Sources
 from selector.model import Evidence, Tree
 
+MAX_NAMES = 40
+"""names of one module that use what changed beyond which they are not followed"""
 _EVERYWHERE = frozenset({"main", "run", "init", "get", "set", "wrapper", "inner", "apply", "call", "forward", "step"})
 
 
@@ -58,6 +60,10 @@ def torch_module(
     mapped |= registered.registered(change, findings, index)
     users, given_up = followed.users(change.path, touched, tree, cache, sources)
     for user in users:
+        if len(user.names) > MAX_NAMES:
+            text = f"{len(user.names)} names of {user.path} use it: more than {MAX_NAMES} are not followed"
+            given_up.setdefault(min(user.origins), text)
+            continue
         because = (
             f", which uses {user.through} of {change.path}" if user.steps == 1 else f", which leads to {change.path}"
         )
@@ -131,6 +137,8 @@ def _by_ops_and_modules(used: Used, findings: Findings, index: OpIndex) -> set[s
             targets[target] = name
     for target, hit in index.hits(findings.inventory, targets):
         name = targets[target]
+        if used.steps and hit.how == "calls it":
+            continue  # at second hand, a call tells too little of it
         fact = used.fact("op", f"runs {target.word} ({hit.how}), which is defined in {used.path}", name)
         findings.add(hit.test, used.code("op-python"), fact, hit.factor * used.factor, hit.ops)
         mapped.add(name)
@@ -154,13 +162,10 @@ def _by_name(used: Used, findings: Findings) -> set[str]:
     mapped: set[str] = set()
     wanted = {n for n in used.names if len(n) > 3 and not n.startswith("__") and n.lower() not in _EVERYWHERE}
     found = defaultdict(list)
-    for path, record in findings.inventory.files.items():
-        here = wanted & record.mentions if path.startswith(TESTS) else set()
-        if not here:
-            continue
+    calling = Calling(findings.inventory, frozenset(wanted))
+    for path in findings.inventory.files:
         for test in findings.inventory.known(path):
-            attrs = {a for symbol in findings.inventory.symbols(test) for a in symbol.attrs}
-            for name in sorted(here & attrs):
+            for name in calling.words(test):
                 found[name].append(test)
     for name, tests in found.items():
         crowd = min(1.0, 300 / len(tests))
