@@ -104,6 +104,7 @@ def to_value(measured: Measured) -> dict[str, Any]:
         "rows": len(measured.rows),
         "asked": measured.asked,
         "with_evidence": measured.evidence,
+        "overruled_by_kernels": measured.overruled,
         "raw": _values(measured.raw),
         "after_exclusions": _values(measured.counted),
         "raw_by_name": _value(measured.by_name),
@@ -165,7 +166,7 @@ def _print(measured: Measured, console: Console) -> None:
     absent = len(measured.absent)
     console.print(
         f"{measured.names} names, {absent} of them in no test of the tree; {len(measured.rows)} tests with a decision, "
-        f"{measured.evidence} with evidence; {measured.asked} asked"
+        f"{measured.evidence} with evidence ({measured.overruled} dropped by rules against it); {measured.asked} asked"
     )
     for title, groups in (
         ("raw", measured.raw),

@@ -20,7 +20,7 @@ from selector.model import Mode, TestId
 
 NOT_ENGAGED = re.compile(r"\b(?:do|does|did)(?: not|n't) engage\b", re.IGNORECASE)
 """how a comment says that a test does not engage the device layer"""
-_VARIES = frozenset({"parametrize", "parametrize_test", "dtypes", "ops", "modules", "optims"})
+_VARIES = frozenset({"parametrize", "parametrize_test", "ops", "modules", "optims"})
 TUNED, HELD_OUT = "tuned", "held-out"
 
 

@@ -105,6 +105,8 @@ class Measured:
     names: int
     evidence: int
     """tests with evidence among the rows"""
+    overruled: int
+    """tests that the rules would have dropped, and of which trusted runs counted kernels"""
     categories: Mapping[str, Figures] = field(default_factory=dict)
     files: Mapping[str, Figures] = field(default_factory=dict)
     exclusions: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -162,6 +164,7 @@ def evaluate(
         said.counts["ask"],
         len(decisions),
         sum(test in counts for test in tests),
+        sum(decision.code == "engaged-before" for decision in said.decisions),
         _grouped(rows, lambda row: row.category),
         _grouped(rows, lambda row: row.test.file),
         {code: _excluded(rows, code) for code in CODES},

@@ -268,7 +268,9 @@ def test_a_test_with_two_answers_is_two_rows_of_which_one_agrees() -> None:
 
 def test_kernels_outrank_rules_and_people() -> None:
     host = TestId(FILE, "TestPlain", "test_host")
-    (row,) = [row for row in measure(counts={host: Engagement(1, 1, 0, 5)}).rows if row.test == host]
+    measured = measure(counts={host: Engagement(1, 1, 0, 5)})
+    assert (measured.evidence, measured.overruled) == (1, 1)
+    (row,) = [row for row in measured.rows if row.test == host]
     assert (row.triaged.code, row.agrees) == ("engaged-before", False)
     assert row.excluded is not None
     assert row.excluded.code == "kernels-against-decision"
