@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 
 from relay.errors import RelayError
 from relay.github.reads import Reader
-from relay.services import allowlists, providers, reconciling, tidying
+from relay.services import allowlists, gates, levelling, providers, reconciling, rerunning, sweeping, tidying
 from relay.services.readers import make_reader
 from relay.settings import Settings
 from relay.store import chores
@@ -26,6 +26,8 @@ from relay.store.db import open_engine, reading
 log = structlog.get_logger(__name__)
 TICK_S = 1.0
 TIDY_S = 900.0
+SWEEP_S = 10.0
+LEVELS_S = 3600.0
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,19 @@ def chores_of(engine: Engine, settings: Settings, reader: Reader) -> list[Chore]
     def fetching(document: Any) -> Chore:
         return Chore(document.kind, settings.document_s, lambda m, n: document.fetch(engine, settings, reader, m, n))
 
-    found = [Chore("tidy", TIDY_S, lambda m, n: tidying.tidy(engine, settings, n))]
+    found = [
+        Chore("tidy", TIDY_S, lambda m, n: tidying.tidy(engine, settings, n)),
+        Chore("deadlines", SWEEP_S, lambda m, n: sweeping.sweep(engine, settings, m, n)),
+        Chore("reruns", TICK_S, lambda m, n: rerunning.step(engine, settings, n)),
+        Chore("places", SWEEP_S / 2, lambda m, n: {"sent again": gates.revive_if_any(engine, n)}),
+        Chore("levels", LEVELS_S, lambda m, n: levelling.step(engine, settings, n)),
+    ]
     found += [fetching(d) for d in (allowlists.DOCUMENT, providers.DOCUMENT) if d.place(settings) is not None]
     if settings.github_app_id and settings.github_private_key.get_secret_value():
-        found.append(Chore("reconcile", settings.reconcile_s, lambda m, n: reconciling.reconcile(engine, reader, m, n)))
+        grace = min(reconciling.GRACE_S, settings.reconcile_s)
+        found.append(
+            Chore("reconcile", settings.reconcile_s, lambda m, n: reconciling.reconcile(engine, reader, m, n, grace))
+        )
     return found
 
 

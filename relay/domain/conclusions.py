@@ -54,6 +54,7 @@ BY_CODE: dict[str, str] = {
     "verify-nothing-to-run": "nothing-run",
     "verify-nothing-ran": "nothing-run",
     "verify-nothing-passed": "unproven",
+    "verify-unengaged": "unproven",
     "select-failed": "infrastructure",
     "conclude-failed": "infrastructure",
     "no-response": "no-response",

@@ -79,10 +79,14 @@ def wanted(dispatch: DispatchFacts, status: str) -> tuple[str, ...]:
     if dispatch.self_reported:
         return ("hud",)  # of a nightly nobody's pull request hears
     kinds = ["hud"] if status in HUD_STATUSES else []
-    labelled = dispatch.device is not None and LABEL_PREFIX + dispatch.device in dispatch.labels
-    if dispatch.level == "L4" or (dispatch.level == "L3" and labelled):
+    if dispatch.level == "L4" or (dispatch.level == "L3" and labelled(dispatch.device, dispatch.labels)):
         kinds.append("check_run")
     return tuple(kinds)
+
+
+def labelled(device: str | None, labels: Sequence[str]) -> bool:
+    """Whether a pull request with these labels shows the results of ``device``."""
+    return device is not None and LABEL_PREFIX + device in labels
 
 
 def check_run_name(dispatch: DispatchFacts, job: JobFacts) -> str:

@@ -65,7 +65,10 @@ def make(
             "merge_base": run["compare_sha"],
         },
         "downstream": {"repo": run["downstream"], "sha": shas, "runs": [dict(one) for one in sources if one]},
-        **({} if made_of is None else dict(made_of)),
+        "runtime": [],
+        "capability": [],
+        "configs": {},
+        **(made_of or {}),
         "versions": dict(versions),
         "workers": [
             {
@@ -76,8 +79,8 @@ def make(
             }
             for one in workers
         ],
-        **({"pin": run["pin"]} if run.get("pin") else {}),
-        **({"rerun_of": run["rerun_of"]} if run.get("rerun_of") else {}),
+        "pin": run.get("pin"),
+        "rerun_of": run.get("rerun_of"),
     }
 
 

@@ -15,6 +15,7 @@ from relay.domain import callback as body
 from relay.domain.allowlist import Allowlist, Entry
 from relay.domain.facts import RepositoryFact
 from relay.domain.lifecycle import overall
+from relay.domain.provenance import source_of
 from relay.errors import (
     AllowlistError,
     Conflict,
@@ -121,6 +122,7 @@ def _apply(
         check_run_id=flow.check_run_id or (str(claimed_id)[:64] if claimed_id else None),
         triage=report.triage,
     )
+    jobs.set_source(conn, job.id, source_of(identity.claims))
     if change.publish:
         report_job(conn, settings, run, job, now, details_url=job.url, callback=report.wire(job.url or ""))
     _move(conn, run, now)

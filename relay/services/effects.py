@@ -13,14 +13,18 @@ from typing import Any, Protocol
 
 from sqlalchemy import Connection, Row, select, update
 
+from relay.domain.check_output import inert
 from relay.domain.depends import of_repository
 from relay.domain.dispatch_payload import client_payload, encode
 from relay.domain.effects import iso
 from relay.domain.retry import Reply
 from relay.github.client import CHECKS, DISPATCH, PULLS, Answer, GitHub, NotSent
 from relay.hud.client import Hud
+from relay.services import responding
 from relay.settings import Settings
 from relay.store import deliveries, dispatches, jobs, repositories, schema
+
+TOLD = "told; no report is expected"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,8 @@ class Clients:
     hud: Hud
     budget: int = 10_000
     """effects a minute on one installation of the App"""
+    url: str = ""
+    """where our own pages are"""
 
     def close(self) -> None:
         self.github.close()
@@ -44,6 +50,7 @@ def make_clients(settings: Settings) -> Clients:
         GitHub(settings.github_api_url, settings.github_app_id, key),
         Hud(settings.hud_url, settings.hud_bot_key.get_secret_value()),
         settings.github_budget,
+        settings.url,
     )
 
 
@@ -94,6 +101,7 @@ class _Dispatch:
     def __init__(self, look: Look, row: Row[Any]) -> None:
         self.row = row
         self.github = look.clients.github
+        self.url = look.clients.url
         self.run = dispatches.get(look.conn, row.dispatch_id)
         self.arrived = jobs.any_of(look.conn, row.dispatch_id)
         self.body = look.body(self.run.delivery_id) if self.run is not None else None
@@ -162,11 +170,18 @@ class _Dispatch:
         return self.github.dispatch(self.row.target, body)
 
     def sent(self, conn: Connection, answer: Answer, now: float) -> None:
-        self._move(conn, state="sent", pin=self.pin)
+        assert self.run is not None
+        if self.run.level == "L1" or self.run.action == "closed":
+            # nobody reports on it, so it is over with this
+            self._move(conn, state="completed", code="told", summary=TOLD, closed_at=now, pin=self.pin)
+        else:
+            self._move(conn, state="sent", pin=self.pin)
 
     def lost(self, conn: Connection, error: str, now: float) -> None:
         code = "dispatch-not-sent"
         self._move(conn, state="failed", error=error, code=code, closed_at=now, summary=f"not dispatched: {error}")
+        if self.run is not None:
+            responding.settle(conn, self.url, self.run, "infrastructure", f"It was not told: {inert(error)}", now)
 
     def _move(self, conn: Connection, **values: Any) -> None:
         # a downstream may have reported before we heard that it was sent: then the state is further on

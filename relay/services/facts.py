@@ -6,6 +6,7 @@ import structlog
 from sqlalchemy import Connection
 
 from relay.domain.facts import Fact, InstallationFact, PullRequestFact, RepositoryFact
+from relay.services import relabelling
 from relay.settings import Settings
 from relay.store import pull_requests, repositories, reruns
 
@@ -20,6 +21,7 @@ def note(conn: Connection, settings: Settings, delivery_id: str, fact: Fact, now
         newest = pull_requests.hear(conn, settings.upstream_repo, fact, now)
         if newest and event.action in RELABELLING:
             pull_requests.relabel(conn, settings.upstream_repo, event.number, list(event.labels))
+            relabelling.relabelled(conn, settings, event.number, now)
     elif isinstance(fact, RepositoryFact):
         repositories.hear(conn, fact, now)
         log.info("repository", id=fact.id, name=fact.name, was=fact.old_name)

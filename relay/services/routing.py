@@ -104,16 +104,31 @@ def _dispatch(
         **_facts(event),
     }
     entries = [decision.entry for decision in decisions if decision.action == "dispatch" and decision.entry is not None]
-    ids = dispatches.add(conn, [{**facts, **_of_entry(entry, event, now)} for entry in entries], now=now)
+    at = now + _debounce(conn, settings, event, now)
+    ids = dispatches.add(conn, [{**facts, **_of_entry(entry, event, at)} for entry in entries], now=now)
     asked = {
         dispatch_id: entry.repo
         for dispatch_id, entry in zip(ids, entries, strict=True)
         if dispatch_id is not None and entry.executor != "workers"
     }
-    reporting.request_dispatches(conn, asked, now)
+    reporting.request_dispatches(conn, settings, asked, now, at=at)
+    if at > now:
+        return  # the workers' run is announced when it is selected, if it still counts then
+    for dispatch_id, entry in zip(ids, entries, strict=True):
+        if dispatch_id is not None and entry.executor == "workers" and entry.level == "L4":
+            run_job.ensure(conn, settings, dispatches.get_made(conn, dispatch_id), now)
 
 
-def _of_entry(entry: Entry, event: Event, now: float) -> dict[str, Any]:
+def _debounce(conn: Connection, settings: Settings, event: Event, now: float) -> float:
+    """Seconds that a push to a pull request waits, because the one before it was so recent: of a storm of pushes the
+    first is told at once and the last when it is over; those in between are superseded before they leave."""
+    if not isinstance(event, PullRequestEvent) or event.action not in ("synchronize", "edited"):
+        return 0.0
+    since = now - settings.debounce_s
+    return settings.debounce_s if dispatches.any_since(conn, settings.upstream_repo, event.number, since) else 0.0
+
+
+def _of_entry(entry: Entry, event: Event, at: float) -> dict[str, Any]:
     by_workers = entry.executor == "workers"
     return {
         "downstream": entry.repo,
@@ -123,7 +138,7 @@ def _of_entry(entry: Entry, event: Event, now: float) -> dict[str, Any]:
         "oncalls": list(entry.oncalls),
         "executor": entry.executor,
         "state": "selecting" if by_workers else "sending",
-        "due_at": now if by_workers else None,
+        "due_at": at if by_workers else None,
         "author_trusted": isinstance(event, PullRequestEvent) and entry.trusts(event.author, event.author_association),
     }
 
@@ -153,6 +168,8 @@ def _end_effects(conn: Connection, settings: Settings, decision: RouteDecision, 
     dispatches.drop_unsent(conn, run_id, decision.reason)
     shards.cancel(conn, run_id, reason=decision.reason, now=now)
     run = dispatches.get(conn, run_id)
+    if run is not None and run.executor == "github":
+        reporting.superseded(conn, settings, run, decision.reason, now)
     announced = conn.execute(select(job.c.id).where(job.c.dispatch_id == run_id).limit(1)).first()
     if run is not None and run.executor == "workers" and announced is not None:
         run_job.completed(

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
 
-from relay.services import reporting
+from relay.services import oncalling, proving, reporting
 from relay.settings import Settings
 from relay.store.ids import new_id
 from relay.store.schema import dispatch, job
@@ -92,6 +92,9 @@ def completed(
         )
     )
     _report(conn, settings, dispatch_id, now, title=title, summary=summary, text=text)
+    proving.record(conn, dispatch_id)
+    run = conn.execute(select(dispatch).where(dispatch.c.id == dispatch_id)).one()
+    oncalling.ended(conn, settings, run, conclusion=conclusion, code=run.code, summary=run.summary or title, now=now)
 
 
 def _report(

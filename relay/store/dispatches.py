@@ -29,6 +29,19 @@ def get(conn: Connection, dispatch_id: str) -> Row[Any] | None:
     return conn.execute(select(dispatch).where(dispatch.c.id == dispatch_id)).one_or_none()
 
 
+def get_made(conn: Connection, dispatch_id: str) -> Row[Any]:
+    """One that the caller has just stored."""
+    return conn.execute(select(dispatch).where(dispatch.c.id == dispatch_id)).one()
+
+
+def any_since(conn: Connection, upstream: str, number: int, since: float) -> bool:
+    """Whether something of this pull request was dispatched after ``since``."""
+    recent = select(dispatch.c.id).where(
+        dispatch.c.upstream == upstream, dispatch.c.pr_number == number, dispatch.c.created_at > since
+    )
+    return conn.execute(recent.limit(1)).first() is not None
+
+
 def lock_pull_request(conn: Connection, upstream: str, number: int) -> None:
     """Makes routings of one pull request wait for each other until the transaction's end. SQLite has one writer."""
     if conn.dialect.name == "postgresql":

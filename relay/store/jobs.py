@@ -87,6 +87,11 @@ def get(conn: Connection, job_id: str) -> Row[Any] | None:
     return conn.execute(select(job).where(job.c.id == job_id)).one_or_none()
 
 
+def set_source(conn: Connection, job_id: str, source: dict[str, str]) -> None:
+    """Remembers where a job's report comes from: the downstream's commit and workflow, by its verified token."""
+    conn.execute(update(job).where(job.c.id == job_id).values(source=source))
+
+
 def set_check_run(conn: Connection, job_id: str, check_run_id: str) -> None:
     """Remembers our check run of the job, once."""
     conn.execute(update(job).where(job.c.id == job_id, job.c.check_run_id.is_(None)).values(check_run_id=check_run_id))

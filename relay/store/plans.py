@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select
+from sqlalchemy import Connection, Row, delete, insert, literal, select
 
 from relay.store.schema import decision, plan
 from selector.model import (
@@ -127,3 +127,18 @@ def decisions_of(conn: Connection, dispatch_id: str, stages: Sequence[Stage]) ->
         )
         for r in rows
     ]
+
+
+def exists(conn: Connection, dispatch_id: str) -> bool:
+    """Whether a run came to a plan."""
+    return conn.execute(select(plan.c.dispatch_id).where(plan.c.dispatch_id == dispatch_id)).first() is not None
+
+
+def copy(conn: Connection, old: str, new: str, now: float) -> None:
+    """Gives the run ``new`` the plan of ``old``, and the decisions that led to it."""
+    told = [column for column in plan.c if column.name not in ("dispatch_id", "created_at")]
+    source = select(literal(new), literal(now), *told).where(plan.c.dispatch_id == old)
+    conn.execute(insert(plan).from_select(["dispatch_id", "created_at", *(column.name for column in told)], source))
+    said = [column for column in decision.c if column.name not in ("id", "dispatch_id")]
+    why = select(literal(new), *said).where(decision.c.dispatch_id == old, decision.c.stage != Stage.VERIFY.value)
+    conn.execute(insert(decision).from_select(["dispatch_id", *(column.name for column in said)], why))

@@ -82,6 +82,7 @@ def run(
     return {
         "now": now,
         **found,
+        "provenance": conn.execute(select(dispatch.c.provenance).where(dispatch.c.id == id)).scalar_one_or_none(),
         "left_out": {"total": len(left_out), "rows": left_out[:ROWS_OF_LIST]},
         "results": results(conn, id, found["outcomes"], side=side, outcome=outcome, page=page, per=per),
         "device": device_time(conn, id, side),

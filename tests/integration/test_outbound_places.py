@@ -14,12 +14,14 @@ from sqlalchemy import select
 from relay.domain.facts import InstallationFact, RepositoryFact
 from relay.errors import Conflict, NotFound
 from relay.services import effects, gates, reporting, sending
+from relay.settings import Settings
 from relay.store import outbox, outbox_ops, repositories
 from relay.store.db import reading
 from relay.store.schema import dispatch
 from relay.store.schema import outbox as table
 
 REPO = "example-org/backend-ci"
+SETTINGS = Settings()
 
 
 @pytest.fixture
@@ -41,10 +43,10 @@ def ask(engine, repo=REPO, number=1, text="", **over):
     for _ in range(number):
         body = {"action": "opened", "number": 7, "pull_request": {"number": 7, "body": text}}
         delivery = make_delivery(engine, body=zlib.compress(json.dumps(body).encode()))
-        key = {"downstream": repo, "downstream_key": repo.casefold(), "pr_number": None}
+        key = {"downstream": repo, "downstream_key": repo.casefold(), "pr_number": None, "level": "L2"}
         ids.append(make_run(engine, delivery_id=delivery, executor="github", state="sending", **{**key, **over}))
     with engine.begin() as conn:
-        reporting.request_dispatches(conn, dict.fromkeys(ids, repo), time.time())
+        reporting.request_dispatches(conn, SETTINGS, dict.fromkeys(ids, repo), time.time())
     return ids
 
 

@@ -14,6 +14,7 @@ from sqlalchemy import insert, select, update
 
 from relay.domain.check_output import render
 from relay.services import effects, reporting, sending
+from relay.settings import Settings
 from relay.store import outbox
 from relay.store.db import reading
 from relay.store.ids import new_id
@@ -22,6 +23,7 @@ from relay.store.schema import outbox as table
 from selector.model import Conclusion, Verdict
 
 REPO = "example-org/backend-ci"
+SETTINGS = Settings()
 BODY = {
     "action": "opened",
     "number": 7,
@@ -50,11 +52,12 @@ def clients(world):
 
 def make_dispatch(engine, body=BODY, **over):
     delivery = make_delivery(engine, body=zlib.compress(json.dumps(body).encode()))
-    values = {"executor": "github", "state": "sending", "downstream": REPO, "downstream_key": REPO, **over}
+    told = {"executor": "github", "state": "sending", "level": "L2"}
+    values = {**told, "downstream": REPO, "downstream_key": REPO, **over}
     run = make_run(engine, delivery_id=delivery, **values)
     with engine.begin() as conn:
-        assert reporting.request_dispatches(conn, {run: values["downstream"]}, time.time()) == 1
-        assert reporting.request_dispatches(conn, {run: values["downstream"]}, time.time()) == 0
+        assert reporting.request_dispatches(conn, SETTINGS, {run: values["downstream"]}, time.time()) == 1
+        assert reporting.request_dispatches(conn, SETTINGS, {run: values["downstream"]}, time.time()) == 0
     return run
 
 

@@ -66,7 +66,7 @@ def test_what_becomes_of_an_effect(circuits, installed, now, what):
 
 @pytest.mark.parametrize("code", ["installation-suspended", "not-installed", "permission-missing"])
 def test_a_refusal_without_a_call_is_settled_as_the_call_was(code):
-    reply = gate(REPO, shut("owner" if "inst" == code[:4] else "owner/repo", code, 50.0), None, 10.0).reply
+    reply = gate(REPO, shut("owner" if code[:4] == "inst" else "owner/repo", code, 50.0), None, 10.0).reply
     assert settle("dispatch", reply, attempts=1, age_s=0.0, jitter=0.0).code == code
 
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 DECISIONS_ONLY = {
-    "verify-device-limit-seen", "verify-flaky", "verify-flaky-on-trunk", "verify-broken-on-trunk", "verify-pre-existing",
+    "verify-flaky", "verify-flaky-on-trunk", "verify-broken-on-trunk", "verify-pre-existing",
     "verify-quarantined", "verify-ran-elsewhere",
 }  # fmt: skip
 """what stage 4 says about single variants, and never about a run"""

@@ -1,0 +1,34 @@
+"""Keeps with each verdict what it was made of (relay.domain.provenance)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, select, update
+
+from relay import __version__
+from relay.domain import provenance
+from relay.store import workers
+from relay.store.schema import dispatch, job, shard
+
+VERSIONS = {"relay": __version__, "selector": __version__}
+"""They are released together."""
+
+
+def record(conn: Connection, dispatch_id: str) -> dict[str, Any]:
+    """Stores the record of a dispatch that has come to an end, from what is stored of it; -> the record."""
+    run = conn.execute(select(dispatch).where(dispatch.c.id == dispatch_id)).one()
+    made_of, lab = None, []
+    if run.executor == "workers":
+        shards = conn.execute(select(shard.c.spec, shard.c.worker).where(shard.c.dispatch_id == dispatch_id)).all()
+        made_of = provenance.of_specs(row.spec for row in shards)
+        names = {row.worker for row in shards if row.worker}
+        lab = [{"name": one.name, "torch": one.torch, "info": one.info} for one in workers.named(conn, names)]
+    sources = conn.execute(
+        select(job.c.source).where(job.c.dispatch_id == dispatch_id, job.c.source.is_not(None)).order_by(job.c.id)
+    ).scalars()
+    made = provenance.make(
+        dict(run._mapping), versions=VERSIONS, made_of=made_of, workers=lab, sources=[one for one in sources if one]
+    )
+    conn.execute(update(dispatch).where(dispatch.c.id == dispatch_id).values(provenance=made))
+    return made

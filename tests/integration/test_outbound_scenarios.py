@@ -1,0 +1,378 @@
+"""One scenario a fault: webhooks and reports over HTTP to the running service, what GitHub sees at the other end."""
+
+from __future__ import annotations
+
+import pytest
+from factories import make_run, shard_spec
+from outbound_relay import UPSTREAM, pull_request, rerequested, running
+from sqlalchemy import insert, update
+
+from relay.store import shards
+from relay.store.schema import delivery, dispatch, job, plan, rerun, shard, streak, worker
+
+ALLOWLIST = """\
+L1:
+  - org/one
+L2:
+  - org/two
+L3:
+  spyre:
+    org/three: [carol]
+L4:
+  - org/four:
+      oncalls: [dave, "@org/team"]
+      deadlines: {start: 30m, run: 24h}
+"""
+LABEL = "ciflow/crcr/spyre"
+A, B, C = "a" * 40, "c" * 40, "d" * 40
+NAMES = [
+    ":nvidia: (B200) a/b",
+    "310",
+    "007",
+    "3_11",
+    "тест / 試験 \N{SNOWMAN}",
+    "x" * 255,
+    "@org/team <b>|`*_[l](http://e)",
+]
+
+
+@pytest.fixture
+def relay(tmp_path):
+    with running(tmp_path, ALLOWLIST) as relay:
+        yield relay
+
+
+def of(relay, repo):
+    return [row for row in relay.rows(dispatch) if row.downstream == repo][-1]
+
+
+# ------------------------------------------------------------------------------------------------------------ deadlines
+
+
+def test_level_4_is_seen_from_the_dispatch_on_and_a_downstream_that_never_answers_is_named(relay):
+    relay.push()
+    relay.turn()
+    (check,) = relay.checks()
+    assert (check["name"], check["status"]) == ("crcr/org/four/relay/response", "queued")
+    assert "the merge waits" in check["output"]["summary"]
+    assert of(relay, "org/one").state == "completed"  # nobody reports at level 1
+    relay.wait(29 * 60)
+    assert of(relay, "org/four").state == "sent"
+    relay.wait(2 * 60)
+    run = of(relay, "org/four")
+    assert (run.state, run.conclusion, run.code) == ("failed", "timed_out", "no-response")
+    assert run.summary == "org/four was told and did not report within 30 min"
+    (check,) = relay.checks()
+    assert (check["status"], check["conclusion"]) == ("completed", "timed_out")
+    assert "does not block" in check["output"]["summary"]
+    assert of(relay, "org/two").state == "sent"  # the relay's own deadline is longer
+    relay.wait(6 * 3600)
+    assert of(relay, "org/two").code == "no-response"
+    assert relay.swept["total"]["no-response"] == 3
+    assert len(relay.comments()) == 1
+    calls = len(relay.world.hub.asgi.calls)
+    relay.wait(24 * 3600)
+    assert len(relay.world.hub.asgi.calls) == calls  # effects once
+
+
+def test_a_true_result_wins_over_a_deadline_however_late(relay):
+    event = relay.push()
+    relay.turn()
+    relay.report(event, "in_progress", repo="org/four")
+    relay.turn()
+    assert [check["conclusion"] for check in relay.checks("/response")] == ["success"]
+    relay.wait(23 * 3600)
+    assert relay.rows(job)[0].status == "in_progress"  # its own deadline is a day
+    relay.wait(2 * 3600)
+    (check,) = relay.checks("/ci/tests")
+    assert (check["conclusion"], of(relay, "org/four").code) == ("timed_out", "job-timed-out")
+    keys = [row for row in relay.world.hub.hud.rows.values() if row["conclusion"] == "timed_out"]
+    assert len(keys) == 1
+    (said,) = relay.comments()
+    assert relay.report(event, "completed", "success", repo="org/four")["code"] == "late-end"
+    relay.turn()
+    (check,) = relay.checks("/ci/tests")
+    assert (check["conclusion"], of(relay, "org/four").conclusion) == ("success", "success")
+    assert [row["conclusion"] for row in relay.world.hub.hud.rows.values()] == ["success"]
+    (now,) = relay.comments()
+    assert now["id"] == said["id"]
+    assert "passes again" in now["body"]
+
+
+def test_a_late_first_report_takes_back_no_response(relay):
+    event = relay.push()
+    relay.turn()
+    relay.wait(31 * 60)
+    assert of(relay, "org/four").code == "no-response"
+    relay.report(event, "completed", "success", repo="org/four")
+    relay.turn()
+    run = of(relay, "org/four")
+    assert (run.state, run.conclusion, run.code) == ("completed", "success", "jobs-passed")
+    assert [check["conclusion"] for check in relay.checks("/response")] == ["success"]
+
+
+def test_a_run_whose_workers_are_gone_ends(relay):
+    run = make_run(relay.engine, state="running", created_at=relay.now)
+    with relay.engine.begin() as conn:
+        specs = [{**shard_spec("test/test_x.py::TestA::test_b")} for _ in range(3)]
+        shards.add(conn, dispatch_id=run, side="head", queue="shards.spyre", specs=specs, now=relay.now)
+        told = {"device": "spyre", "queue": "shards.spyre", "torch": "2.13.0", "runtimes": [], "info": {}}
+        conn.execute(insert(worker).values(name="w", seen_at=relay.now, **told))
+    relay.wait(800)
+    assert of(relay, "torch-spyre/torch-spyre").state == "running"
+    relay.wait(200)
+    assert of(relay, "torch-spyre/torch-spyre").state == "verifying"
+    assert {row.error for row in relay.rows(shard)} == {"no worker was there for 15 min"}
+    assert relay.swept["total"]["no-worker"] == 1
+
+
+# -------------------------------------------------------------------------------------------------- storms, superseding
+
+
+def test_a_storm_of_pushes_is_told_twice_and_not_five_times(relay):
+    relay.push()
+    relay.turn()
+    for number in range(5):
+        relay.ahead += 1
+        relay.push("synchronize", sha=f"{number:x}" * 40)
+        relay.turn()
+    assert len([c for c in relay.world.calls("POST", "/dispatches") if "/org/two/" in c["path"]]) == 1
+    relay.wait(10)
+    posts = [c for c in relay.world.calls("POST", "/dispatches") if "/org/two/" in c["path"]]
+    assert [c["body"]["client_payload"]["payload"]["pull_request"]["head"]["sha"] for c in posts] == [A, "4" * 40]
+    states = [(c["head_sha"][:1], c["status"], c["conclusion"]) for c in relay.checks("/response")]
+    assert states == [("a", "completed", "cancelled"), ("4", "queued", None)]
+
+
+def test_what_runs_for_a_superseded_commit_is_cancelled_also_when_it_is_heard_of_later(relay):
+    first = relay.push()
+    relay.turn()
+    for number, repo in ((55, "org/four"), (56, "org/two")):
+        relay.world.hub.ledger.runs[number] = {
+            "id": number, "repo": repo, "event": "x", "status": "in_progress", "conclusion": None,
+        }  # fmt: skip
+    relay.report(first, "in_progress", repo="org/four")
+    relay.turn()
+    relay.ahead += 20
+    relay.push("synchronize", sha=B)
+    relay.turn()
+    assert relay.world.hub.ledger.runs[55]["conclusion"] == "cancelled"
+    relay.report(first, "in_progress", repo="org/two", run_id="56")
+    relay.turn()
+    assert relay.world.hub.ledger.runs[56]["conclusion"] == "cancelled"
+    relay.report(first, "completed", "failure", repo="org/four")
+    relay.turn()
+    assert relay.comments() == []  # nobody is called about a commit that has a successor
+
+
+# --------------------------------------------------------------------------------------------------------------- labels
+
+
+def test_a_label_shows_and_hides_a_level_3_result_at_any_point(relay):
+    event = relay.push()
+    relay.turn()
+    relay.report(event, "in_progress", repo="org/three")
+    relay.turn()
+    assert relay.checks("org/three/ci/tests") == []
+    relay.webhook("pull_request", pull_request("labeled", A, (LABEL,), label={"name": LABEL}))
+    relay.turn()
+    (check,) = relay.checks("org/three/ci/tests")
+    assert check["status"] == "in_progress"
+    relay.webhook("pull_request", pull_request("unlabeled", A, (), label={"name": LABEL}))
+    relay.turn()
+    (check,) = relay.checks("org/three/ci/tests")
+    assert (check["conclusion"], check["output"]["title"]) == ("neutral", "No longer shown")
+    relay.report(event, "completed", "failure", repo="org/three", test_results={"passed": 3, "failed": 1, "skipped": 0})
+    relay.turn()
+    assert relay.checks("org/three/ci/tests")[0]["conclusion"] == "neutral"
+    relay.webhook("pull_request", pull_request("labeled", A, (LABEL,), label={"name": LABEL}))
+    relay.turn()
+    (check,) = relay.checks("org/three/ci/tests")
+    assert check["conclusion"] == "failure"
+    assert "3 passed, 1 failed" in check["output"]["summary"]
+    assert len(relay.world.calls("POST", "/check-runs")) == 2  # this one, and level 4's that waits
+    assert relay.comments() == []
+
+
+def test_a_label_that_comes_after_the_end_backfills_every_job(relay):
+    event = relay.push()
+    relay.turn()
+    for number, name in enumerate(("x", "y", "z"), 60):
+        relay.report(event, "completed", "success", repo="org/three", job_name=name, run_id=str(number))
+    relay.turn()
+    relay.webhook("pull_request", pull_request("labeled", A, (LABEL,), label={"name": LABEL}))
+    relay.turn()
+    shown = {check["name"]: check["conclusion"] for check in relay.checks() if "org/three" in check["name"]}
+    assert shown == {f"crcr/org/three/ci/{name}": "success" for name in "xyz"}
+
+
+def test_any_name_survives_from_start_to_end_and_through_a_deadline(relay):
+    event = relay.push()
+    relay.turn()
+    for number, name in enumerate(NAMES, 60):
+        relay.report(event, "in_progress", repo="org/four", job_name=name, name=name, run_id=str(number))
+    relay.turn()
+    names = {f"crcr/org/four/{name}/{name}" for name in NAMES}
+    assert {check["name"] for check in relay.checks()} == {*names, "crcr/org/four/relay/response"}
+    assert not any("@org/team" in check["output"]["summary"] for check in relay.checks())
+    relay.wait(25 * 3600)
+    ended = {check["name"] for check in relay.checks() if check["conclusion"] == "timed_out"}
+    assert ended == names
+    rows = relay.world.hub.hud.rows.values()
+    assert {(row["job_name"], row["conclusion"]) for row in rows} == {(name, "timed_out") for name in NAMES}
+
+
+# --------------------------------------------------------------------------------------------------------------- reruns
+
+
+def start(relay, repo, run_id, **run):
+    """A run of ``repo`` that has ended, known to GitHub."""
+    relay.world.hub.ledger.runs[int(run_id)] = {
+        "id": int(run_id), "repo": repo, "event": "x", "status": "completed", "conclusion": "failure", **run,
+    }  # fmt: skip
+
+
+def test_a_check_is_run_again_and_a_stranger_is_not_obeyed(relay):
+    event = relay.push()
+    relay.turn()
+    start(relay, "org/four", 55)
+    relay.report(event, "completed", "failure", repo="org/four")
+    relay.turn()
+    number = relay.checks("/ci/tests")[0]["id"]
+    relay.webhook("check_run", rerequested("check_run", A, number, app_id=666))
+    relay.turn()
+    assert relay.rows(rerun) == []
+    relay.webhook("check_run", rerequested("check_run", A, number))
+    relay.turn()
+    assert [c["path"] for c in relay.world.calls("POST") if "actions" in c["path"]] == [
+        "/repos/org/four/actions/runs/55/rerun-failed-jobs"
+    ]
+    assert relay.world.hub.ledger.runs[55]["run_attempt"] == 2
+    relay.report(event, "completed", "success", repo="org/four", run_attempt="2")
+    relay.turn()
+    assert [check["conclusion"] for check in relay.checks("/ci/tests")] == ["failure", "success"]
+    assert of(relay, "org/four").conclusion == "success"
+
+
+def test_a_suite_is_run_again_whole_and_one_that_runs_already_is_fine(relay):
+    event = relay.push(labels=(LABEL,))
+    relay.turn()
+    for repo, number, status in (("org/four", "55", "completed"), ("org/three", "56", "in_progress")):
+        start(relay, repo, number, status=status)
+        relay.report(event, "completed", "success", repo=repo, run_id=number)
+    relay.turn()
+    relay.webhook("check_suite", rerequested("check_suite", A, 1))
+    relay.turn()
+    paths = {c["path"] for c in relay.world.calls("POST") if "actions" in c["path"]}
+    assert paths == {"/repos/org/four/actions/runs/55/rerun", "/repos/org/three/actions/runs/56/rerun"}
+    assert {row.state for row in relay.rows(kind="rerun")} == {"sent"}
+
+
+def test_a_run_of_our_workers_is_run_again_with_the_very_plan(relay):
+    run = make_run(
+        relay.engine, state="completed", conclusion="failure", code="verify-regression", head_sha=A, closed_at=relay.now
+    )
+    spec = shard_spec(
+        "test/test_x.py::TestA::test_b", capability="sheet: 1", configs=[{"name": "a.yaml", "text": "x: 1"}]
+    )
+    with relay.engine.begin() as conn:
+        empty = {"tests": [], "left_out": [], "not_exercised": [], "counts": {"planned": 1}, "timings": {}}
+        runtime = {"kind": "overlay", "torch": "2.13.0", "files": ["torch/x.py"]}
+        conn.execute(
+            insert(plan).values(
+                dispatch_id=run, runtime=runtime, partial=False, warnings=[], created_at=relay.now, **empty
+            )
+        )
+        shards.add(conn, dispatch_id=run, side="head", queue="shards.spyre", specs=[spec], now=relay.now)
+        told = {"workflow": "w", "name": "selected-tests", "run_id": run, "attempt": 1, "status": "completed"}
+        conn.execute(insert(job).values(id="j", dispatch_id=run, check_run_id="4711", version=1, **told))
+    relay.webhook("check_run", rerequested("check_run", A, 4711))
+    relay.turn()
+    again = of(relay, "torch-spyre/torch-spyre")
+    assert (again.rerun_of, again.state, again.head_sha, again.compare_sha) == (run, "running", A, "b" * 40)
+    old, new = relay.rows(shard)
+    assert (new.dispatch_id, new.spec, new.state) == (again.id, old.spec, "queued")
+    first, second = relay.rows(plan)
+    assert (second.runtime, second.counts) == (first.runtime, first.counts)
+    queued = [check for check in relay.checks("/selected-tests") if check["status"] == "queued"]
+    assert len(queued) == 1
+    relay.webhook("check_run", rerequested("check_run", A, 4711))
+    relay.turn()
+    assert len(relay.rows(shard)) == 2  # the newer one runs
+    assert [row.state for row in relay.rows(rerun)] == ["asked", "refused"]
+
+
+# --------------------------------------------------------------------------------------------------------------- oncall
+
+
+def test_oncalls_are_called_once_a_streak(relay):
+    conclusions = ["failure", "failure", "success", "failure"]
+    bodies = []
+    for number, conclusion in enumerate(conclusions):
+        relay.ahead += 60
+        event = relay.push("synchronize" if number else "opened", sha=f"{number}" * 40)
+        relay.wait(10)
+        relay.report(event, "completed", conclusion, repo="org/four", job_name="@evil [x](http://e)")
+        relay.turn()
+        bodies.append([comment["body"] for comment in relay.comments()])
+    assert [len(found) for found in bodies] == [1, 1, 1, 2]
+    assert bodies[0][0].endswith("cc @dave @org/team")
+    assert "2 commits in a row" in bodies[1][0]
+    assert "passes again" in bodies[2][0]
+    assert "@" not in bodies[2][0]
+    assert "@evil" not in bodies[0][0]
+    assert bodies[3][0] == bodies[2][0]
+    assert [(row.failures, row.ended_at is None) for row in relay.rows(streak)] == [(2, False), (1, True)]
+    assert len(relay.world.calls("POST", "/comments")) == 2
+
+
+def test_a_neutral_end_calls_nobody_and_ends_nothing(relay):
+    for number, conclusion in enumerate(["failure", "neutral", "cancelled"]):
+        relay.ahead += 60
+        event = relay.push("synchronize" if number else "opened", sha=f"{number}" * 40)
+        relay.wait(10)
+        relay.report(event, "completed", conclusion, repo="org/four")
+        relay.turn()
+    assert len(relay.comments()) == 1
+    assert relay.rows(streak)[0].ended_at is None
+    assert len(relay.world.calls("POST", "/comments")) == 1
+
+
+def test_a_comment_whose_answer_was_lost_is_found_again(relay):
+    event = relay.push()
+    relay.turn()
+    relay.world.fail(path=".*/comments", method="POST", drop=True)
+    relay.report(event, "completed", "failure", repo="org/four")
+    relay.turn()
+    assert relay.rows(kind="comment")[0].ambiguous
+    relay.wait(30)
+    assert len(relay.comments()) == 1
+    assert relay.rows(streak)[0].comment_id == str(relay.comments()[0]["id"])
+
+
+# ----------------------------------------------------------------------------------------------------------- provenance
+
+
+def test_a_verdict_says_what_it_was_made_of(relay):
+    event = relay.push()
+    relay.turn()
+    relay.report(event, "completed", "success", repo="org/two")
+    made = of(relay, "org/two").provenance
+    assert made["upstream"] == {"repo": UPSTREAM, "head": A, "base": "b" * 40, "merge_base": None}
+    assert made["downstream"]["sha"] == ["5" * 40]
+    assert made["downstream"]["runs"][0]["ref"] == "refs/heads/main"
+    assert made["versions"]["relay"] == "0.1.0"
+    page = relay.http.get(f"{relay.url}/run/{of(relay, 'org/two').id}.json").json()
+    assert page["provenance"] == made
+    assert "5" * 8 in relay.http.get(f"{relay.url}/run/{of(relay, 'org/two').id}").text
+
+
+def test_a_closed_pull_request_is_told_and_waits_for_nobody(relay):
+    relay.push("closed")
+    relay.turn()
+    assert {row.state for row in relay.rows(dispatch)} == {"completed"}
+    assert relay.checks() == []
+    with relay.engine.begin() as conn:
+        conn.execute(update(delivery).values(due_at=None))
+    relay.wait(7 * 3600)
+    assert relay.swept["total"]["no-response"] == 0
