@@ -60,8 +60,11 @@ def migrate(config: ConfigFile = None) -> None:
 @app.command()
 def select(
     upstream: Annotated[Path, typer.Option(help="A git checkout or bare repository of upstream.")],
-    base: Annotated[str, typer.Option(help="Revision the change is compared with.")],
-    head: Annotated[str, typer.Option(help="Revision with the change.")],
+    base: Annotated[str, typer.Option(help="Revision the change is compared with.")] = "",
+    head: Annotated[str, typer.Option(help="Revision with the change.")] = "",
+    patch: Annotated[Path | None, typer.Option(help="The change as a patch against --base (else HEAD).")] = None,
+    compare: Annotated[str, typer.Option(help="The change as GitHub compares it: a JSON file or its URL.")] = "",
+    measured: Annotated[Path | None, typer.Option(help="Table of which test files run which sources.")] = None,
     configs: Annotated[Path, typer.Option(help="The device's folder.")] = Path("test_configs/spyre"),
     opdb: Annotated[Path | None, typer.Option(help="Op database from python -m relay.worker.opdb.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -71,7 +74,21 @@ def select(
     """Which upstream tests matter for this change and this device, and why."""
     from relay import cli_select
 
-    raise typer.Exit(cli_select.run(upstream, base, head, configs, opdb, as_json=as_json, explain=explain, cache=cache))
+    raise typer.Exit(
+        cli_select.run(
+            upstream,
+            base,
+            head,
+            configs,
+            opdb,
+            as_json=as_json,
+            explain=explain,
+            cache=cache,
+            patch=patch,
+            compare=compare,
+            measured=measured,
+        )
+    )
 
 
 @app.command()
@@ -84,15 +101,41 @@ def doctor(folder: Annotated[Path | None, typer.Option(help="The worker's folder
 
 @app.command()
 def inventory(
-    folder: Annotated[Path, typer.Argument(help="A checkout of upstream, or a git repository with --rev.")],
+    places: Annotated[list[str], typer.Argument(metavar="DIR | diff A B", help="A checkout, or two to compare.")],
     rev: Annotated[str | None, typer.Option(help="Read this commit and not the folder's files.")] = None,
+    upstream: Annotated[Path | None, typer.Option(help="With diff: A and B are revisions of this repository.")] = None,
     cache: Annotated[Path | None, typer.Option(help="Folder that keeps parsed files between runs.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Which tests a tree of upstream has: files, classes, methods, found without importing anything."""
+    """Which tests a tree of upstream has, found without importing anything; or what differs between two trees."""
+    if len(places) == 3 and places[0] == "diff" and rev is None:
+        from relay import cli_inventory_diff
+
+        raise typer.Exit(cli_inventory_diff.run(places[1], places[2], upstream, cache, as_json=as_json))
+    if len(places) != 1 or upstream is not None:
+        raise typer.BadParameter("give one folder (with --rev a commit of it), or: diff A B")
     from relay import cli_inventory
 
-    raise typer.Exit(cli_inventory.run(folder, rev, cache, as_json=as_json))
+    raise typer.Exit(cli_inventory.run(Path(places[0]), rev, cache, as_json=as_json))
+
+
+@app.command()
+def upgrade(
+    old: Annotated[str, typer.Option("--from", help="The release before: a folder, or a revision of --upstream.")],
+    new: Annotated[str, typer.Option("--to", help="The new release: a folder, or a revision of --upstream.")],
+    configs: Annotated[Path, typer.Option(help="The device's folder.")] = Path("test_configs/spyre"),
+    upstream: Annotated[Path | None, typer.Option(help="A git repository of upstream.")] = None,
+    opdb_from: Annotated[Path | None, typer.Option(help="Op database of the old torch.")] = None,
+    opdb_to: Annotated[Path | None, typer.Option(help="Op database of the new torch.")] = None,
+    cache: Annotated[Path | None, typer.Option(help="Folder that keeps parsed files between runs.")] = None,
+    write: Annotated[Path | None, typer.Option(help="Folder for upgrade.md and upgrade.json.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """What a new upstream release changes for the device: tests that are new, changed, renamed or gone, and why."""
+    from relay import cli_upgrade
+
+    request = cli_upgrade.Request(old, new, configs, upstream, opdb_from, opdb_to, cache, write)
+    raise typer.Exit(cli_upgrade.run(request, as_json=as_json))
 
 
 @app.command("run")
@@ -196,12 +239,27 @@ def config_diff(
 
 @config_app.command("propose")
 def config_propose(
-    results: Annotated[list[Path], typer.Argument(help="JSON lines of relay run --out.")],
-    out: Annotated[Path, typer.Option(help="The config to write.")],
-    extends: Annotated[list[str] | None, typer.Option(help="Sheets that it extends.")] = None,
+    results: Annotated[list[Path], typer.Argument(help="JSON lines of relay run --out; a file is a run.")],
+    out: Annotated[Path | None, typer.Option(help="The config, or with --patch the diff, to write.")] = None,
+    extends: Annotated[list[str] | None, typer.Option(help="Sheets that the new config extends.")] = None,
     evidence: Annotated[str, typer.Option(help="The run, for the entries' evidence.")] = "",
+    patch: Annotated[Path | None, typer.Option(help="Change this device's folder instead: fewest lines.")] = None,
+    upstream: Annotated[Path | None, typer.Option(help="With --patch: import the files under it, too.")] = None,
+    enough: Annotated[int, typer.Option(help="Runs that a promotion or demotion takes.", min=1)] = 5,
+    branch: Annotated[str, typer.Option(help="Commit the patch on this new branch of the folder's repository.")] = "",
+    pull_request: Annotated[str, typer.Option(help="owner/name that a pull request is proposed to.")] = "",
+    base: Annotated[str, typer.Option(help="That repository's branch.")] = "main",
+    prefix: Annotated[str, typer.Option(help="The folder's path in that repository.")] = "",
+    config: ConfigFile = None,
 ) -> None:
-    """Entries for the limits of the device that a run showed; a person merges them."""
+    """Entries for the limits of the device that a run showed, or a patch of its configs; a person merges them."""
+    if patch is not None:
+        from relay.cli_config_patch import Destination, run_patch
+
+        to = Destination(out, branch, pull_request, base, prefix, config)
+        raise typer.Exit(run_patch(results, patch, to, upstream=upstream, enough=enough))
+    if out is None:
+        raise typer.BadParameter("--out FILE names the config to write; --patch FOLDER changes one that is there")
     from relay import cli_config_write
 
     raise typer.Exit(cli_config_write.run_propose(results, out, extends or [], evidence))

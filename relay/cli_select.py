@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
 from rich.console import Console
 
+from relay.cli_select_change import ChangeSource, opened
 from relay.cli_select_text import print_explained, print_summary, to_value
 from relay.errors import BadRequest, SettingsError, UpstreamGone
 from relay.mirror import command, diff
 from relay.mirror.git import GitTree
 from relay.services.device_configs import load_device
 from relay.settings import Settings
-from selector.discover import DirectoryCache
+from selector.discover import DirectoryCache, Hints
+from selector.discover.measured import MeasuredLinks
 from selector.model import Change, OpDatabase, Selection
 from selector.opdb import from_json
 from selector.pipeline import SelectionRequest, select
@@ -66,13 +70,18 @@ def run(
     cache: Path | None = None,
     budget_s: float | None = None,
     console: Console | None = None,
+    patch: Path | None = None,
+    compare: str = "",
+    measured: Path | None = None,
 ) -> int:
     """Selects and prints; 0 when done. RelayError and SelectorError for what cannot be used.
 
-    ``cache``: folder that keeps parsed files between runs; ``budget_s``: as in the settings where not given.
+    ``cache``: folder that keeps parsed files between runs; ``budget_s``: as in the settings where not given;
+    ``patch``, ``compare``: the change, in the place of ``head``; ``measured``: a table of measured links.
     """
     out = console if console is not None else Console()
-    selection = selected(upstream, base, head, configs, opdb, cache=cache, budget_s=budget_s)
+    source = ChangeSource(base, head, patch, compare)
+    selection = selected_of(upstream, source, configs, opdb, cache=cache, budget_s=budget_s, measured=measured)
     if as_json:
         out.file.write(json.dumps(to_value(selection), indent=1) + "\n")  # not print(): JSON is not wrapped
     elif explain:
@@ -93,14 +102,31 @@ def selected(
     budget_s: float | None = None,
 ) -> Selection:
     """The selection for ``base..head`` of a local repository. RelayError and SelectorError for what cannot be used."""
+    return selected_of(upstream, ChangeSource(base, head), configs, opdb, cache=cache, budget_s=budget_s)
+
+
+def selected_of(
+    upstream: Path,
+    source: ChangeSource,
+    configs: Path,
+    opdb: Path | None,
+    *,
+    cache: Path | None = None,
+    budget_s: float | None = None,
+    measured: Path | None = None,
+) -> Selection:
+    """The same for a change from anywhere."""
     repository = LocalRepository(upstream)
     device = load_device(configs)
-    database = _database(opdb)
+    database = read_database(opdb)
     settings = Settings.model_fields
     budget = budget_s if budget_s is not None else float(settings["budget_minutes"].default) * 60
-    change = repository.change(repository.commit(base), repository.commit(head))
-    with GitTree(repository, change.base) as before, GitTree(repository, change.head) as after:
-        return select(
+    links = _links(measured)
+    with opened(repository, source) as found, ExitStack() as trees:
+        change = found.change
+        before = trees.enter_context(GitTree(found.repository, change.base))
+        after = trees.enter_context(GitTree(found.repository, change.head))
+        selection = select(
             SelectionRequest(
                 base=before,
                 head=after,
@@ -108,14 +134,27 @@ def selected(
                 capability=device.capability,
                 configs=device.configs,
                 opdb=database,
-                offers=(WorkerOffer(_torch(database), RUNTIMES),),
+                offers=(WorkerOffer(torch_of(database), RUNTIMES),),
                 budget=Budget(budget, float(settings["shard_seconds"].default)),
                 cache=DirectoryCache(cache) if cache is not None else None,
+                hints=Hints(links),
             )
         )
+        return replace(selection, warnings=(*selection.warnings, *found.warnings))
 
 
-def _database(path: Path | None) -> OpDatabase | None:
+def _links(path: Path | None) -> MeasuredLinks | None:
+    if path is None:
+        return None
+    try:
+        return MeasuredLinks.from_json(path.read_bytes())
+    except OSError as exc:
+        hint = "a file of {source: {test file: weight}}, such as upstream's own profiling table"
+        raise SettingsError(f"{path}: {exc.strerror}", hint) from exc
+
+
+def read_database(path: Path | None) -> OpDatabase | None:
+    """An exported op database; None for no path. Raises SettingsError, OpDatabaseError."""
     if path is None:
         return None
     try:
@@ -125,7 +164,7 @@ def _database(path: Path | None) -> OpDatabase | None:
         raise SettingsError(f"{path}: {exc.strerror}", hint) from exc
 
 
-def _torch(database: OpDatabase | None) -> str:
+def torch_of(database: OpDatabase | None) -> str:
     """The torch that would run the tests: the op database's, else the installed one's (not imported)."""
     if database is not None:
         return database.torch

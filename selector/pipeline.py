@@ -63,7 +63,7 @@ def select(request: SelectionRequest) -> Selection:
         request.opdb,
         request.engaged_before,
         agent=request.agent,
-        lifts=lambda test: _lifts(test, request.configs),
+        lifts=lambda test: lifts_of(test, request.configs),
         uses=Uses(request.head.read, request.head.paths(), request.cache),
     )
     judged = now()
@@ -114,7 +114,7 @@ def _taken(request: SelectionRequest) -> Inventory:
     return inventory
 
 
-def _lifts(test: TestId, configs: ReuseConfigs) -> Lifts:
+def lifts_of(test: TestId, configs: ReuseConfigs) -> Lifts:
     """What the device's configs lift of upstream's limits."""
     devices = configs.bypasses(test) | configs.opens(test.file, test.cls)
     return Lifts(devices, configs.dtypes(test).include)
