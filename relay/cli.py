@@ -23,6 +23,8 @@ config_app = typer.Typer(help="The device's reuse configs.", no_args_is_help=Tru
 allowlist_app = typer.Typer(help="The allowlist of downstream repositories.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 app.add_typer(allowlist_app, name="allowlist")
+outbox_app = typer.Typer(help="What leaves the relay: look, send again, give up.", no_args_is_help=True)
+app.add_typer(outbox_app, name="outbox")
 triage_app = typer.Typer(help="Which tests are for the device.", no_args_is_help=True)
 app.add_typer(triage_app, name="triage")
 
@@ -166,6 +168,47 @@ def run_tests(
     except cli_run.RunFailed as exc:
         typer.echo(f"relay: {exc.message}", err=True)
         raise typer.Exit(3) from exc
+
+
+@outbox_app.command("list")
+def outbox_list(
+    state: Annotated[list[str] | None, typer.Option(help="due, parked, sent, dropped; default: due, parked.")] = None,
+    kind: Annotated[str | None, typer.Option(help="dispatch, check_run, hud, comment, cancel, rerun.")] = None,
+    target: Annotated[str | None, typer.Option(help="owner/repo, or an owner.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 200,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    config: ConfigFile = None,
+) -> None:
+    """Effects on the outside, the oldest first. 1 when there are parked ones."""
+    from relay import cli_outbox
+
+    raise typer.Exit(cli_outbox.run_list(config, state or ["due", "parked"], kind, target, limit, as_json))
+
+
+@outbox_app.command("retry")
+def outbox_retry(
+    ids: Annotated[list[int] | None, typer.Argument(help="Numbers of effects.")] = None,
+    parked: Annotated[bool, typer.Option(help="All that are parked.")] = False,
+    kind: Annotated[str | None, typer.Option(help="With --parked: only this kind.")] = None,
+    target: Annotated[str | None, typer.Option(help="With --parked: only this owner/repo or owner.")] = None,
+    config: ConfigFile = None,
+) -> None:
+    """Have effects sent again, as if they had just been asked for. 1 when one of them cannot be."""
+    from relay import cli_outbox
+
+    raise typer.Exit(cli_outbox.run_retry(config, ids or [], parked, kind, target))
+
+
+@outbox_app.command("drop")
+def outbox_drop(
+    ids: Annotated[list[int], typer.Argument(help="Numbers of effects.")],
+    reason: Annotated[str, typer.Option(help="Why; it is shown on the run's page.")],
+    config: ConfigFile = None,
+) -> None:
+    """Give effects up: they are never sent."""
+    from relay import cli_outbox
+
+    raise typer.Exit(cli_outbox.run_drop(config, ids, reason))
 
 
 @config_app.command("lint")
