@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import sys
 import warnings
+from typing import Any
 
 import torch
 
@@ -20,6 +21,16 @@ from relay.device.policy import Policy, set_policy
 
 KEY = "PrivateUse1"
 _libraries: list[torch.library.Library] = []  # a Library unregisters its kernels when it is collected
+
+
+_PRIVATE_USE_1 = torch._C._autograd.DeviceType.PrivateUse1
+
+
+class _Guard(torch._C._acc.DeviceGuard):  # type: ignore[misc]
+    """torch asks its type several times an operator; the guard that torch brings looks it up anew each time."""
+
+    def type_(self) -> Any:
+        return _PRIVATE_USE_1
 
 
 def is_installed() -> bool:
@@ -48,7 +59,7 @@ def install(policy: Policy | None = None, meter_map: mmap.mmap | None = None) ->
         )
     from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-    _setup_privateuseone_for_python_backend(NAME, make_module())
+    _setup_privateuseone_for_python_backend(NAME, make_module(), device_guard=_Guard())
     aten = torch.library.Library("aten", "IMPL")
     everything = torch.library.Library("_", "IMPL")
     _libraries.extend((aten, everything))
@@ -58,6 +69,9 @@ def install(policy: Policy | None = None, meter_map: mmap.mmap | None = None) ->
     storage.install(aten)
     generator.install()
     streams.install()
+    # Autograd gives a device a thread of its own, and every backward goes there and back: with busy cores that is
+    # milliseconds for a step of microseconds. Of this thread, and of what is forked from it, backward runs here.
+    torch._C._set_multithreading_enabled(False)
     # The device guard that Python backends get has no synchronizeDevice, and nothing here is ever pending.
     torch._C._accelerator_synchronizeDevice = lambda index=0: None
     # Memory goes back to the C library at once; there is no caching allocator to ask.
