@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from relay.cli_select import LocalRepository
 from relay.cli_select_text import print_line
 from relay.mirror.git import GitTree
 from selector.discover import DirectoryCache, Inventory, take
+from selector.discover.features import Features
 from selector.discover.imports import TESTS
 from selector.discover.inventory import is_inventoried
 from selector.model import Tree
@@ -46,28 +48,42 @@ def run(
 
 
 def taken(tree: Tree, cache: Path | None, began: float) -> dict[str, Any]:
-    """The counts, as plain values; ``seconds`` from ``began`` (``time.perf_counter``) to the whole inventory."""
+    """The counts, as plain values; ``seconds`` from ``began`` (``time.perf_counter``) to the whole inventory, without
+    the counting."""
     tree.paths()
     listed = time.perf_counter()
     inventory = take(tree, DirectoryCache(cache) if cache is not None else None)
+    taken_at = time.perf_counter()
+    found = {
+        **counts(inventory, tree),
+        "features": Features(inventory).counts(test for test, _, _ in inventory.tests()),
+    }
     done = time.perf_counter()
     return {
-        **counts(inventory, tree),
+        **found,
         "problems": [{"file": path, "reason": reason} for path, reason in inventory.problems()],
-        "seconds": round(done - began, 3),
-        "timings": {"list": round(listed - began, 3), "records": round(done - listed, 3)},
+        "seconds": round(taken_at - began, 3),
+        "timings": {
+            "list": round(listed - began, 3),
+            "records": round(taken_at - listed, 3),
+            "counts": round(done - taken_at, 3),
+        },
     }
 
 
 def counts(inventory: Inventory, tree: Tree) -> dict[str, int]:
     """Files, classes and methods under ``test/``.
 
-    ``test_classes`` have test methods of their own; ``instantiated_classes`` are made once a device;
+    ``test_classes`` have test methods of their own; ``test_methods`` are those that are written, ``nested_methods``
+    those of them in classes inside of classes or functions; ``inherited_tests`` and ``made_tests`` are further tests
+    that classes inherit and that loops and factories make, ``made_by_pattern`` places that make tests under names that
+    only running them tells; ``instantiated_classes`` are made once a device;
     ``instantiate_calls`` are the calls that do so, those inside of functions included.
     """
     records = {path: record for path, record in inventory.files.items() if path.startswith(TESTS)}
     parsed = {path: record for path, record in records.items() if not record.problem}
     classes = [cls for record in parsed.values() for cls in record.classes.values()]
+    how = Counter(known.how for path in records for known in inventory.known(path).values())
     calling = {
         path: sum(len(cls.instantiated) for cls in record.classes.values())
         for path, record in parsed.items()
@@ -78,7 +94,11 @@ def counts(inventory: Inventory, tree: Tree) -> dict[str, int]:
         "parsed_files": len(parsed),
         "test_files": sum(1 for path in records if _is_test_file(path)),
         "test_classes": sum(1 for cls in classes if cls.tests),
-        "test_methods": inventory.count,
+        "test_methods": sum(record.tests for record in parsed.values()),
+        "nested_methods": sum(record.tests for record in parsed.values()) - inventory.count,
+        "inherited_tests": how["inherited"],
+        "made_tests": how["made"],
+        "made_by_pattern": sum(1 for _ in inventory.patterns()),
         "instantiated_classes": sum(1 for cls in classes if cls.instantiated),
         "instantiate_calls": _calls(tree, calling),
     }
@@ -106,6 +126,8 @@ def _print(value: dict[str, Any], console: Console) -> None:
         ("Python files under test/", f"{value['files']}, {value['parsed_files']} of them parsed"),
         ("named test_*.py", value["test_files"]),
         ("test methods", f"{value['test_methods']} in {value['test_classes']} classes"),
+        ("inherited, made by code", f"{value['inherited_tests']}, {value['made_tests']}"),
+        ("tests that use", ", ".join(f"{name} {number}" for name, number in value["features"].items())),
         ("device-generic classes", f"{value['instantiated_classes']}, by {value['instantiate_calls']} calls"),
         ("seconds", f"{value['seconds']:.2f} ({value['timings']['list']:.2f} of them to list the files)"),
     )

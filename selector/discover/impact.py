@@ -209,6 +209,12 @@ class _Run:
             self.unmapped(file, "unmapped-change", "no rule says which tests this file can reach")
 
     def python(self, file: FileChange, kind: FileKind, python: list[PythonChange]) -> None:
+        if file.binary and file.status == "modified" and file.old is None and file.new is None:
+            # a test file of which only that it differs is known: all of its tests count as edited
+            record = self.inventory.files.get(file.path, EMPTY)
+            self.not_exercised.append(NotExercised(file.path, "what differs in it is not known"))
+            python.append(compare(file, kind, EMPTY, record))
+            return
         new = self.inventory.files.get(file.path) if file.new is not None else None
         change = compare(
             file,
@@ -235,6 +241,8 @@ class _Run:
         old = self.base.read(old_path) if file.status != "added" and old_path in self.base.paths() else None
         new = self.head.read(file.path) if file.status != "removed" and file.path in self.head.paths() else None
         known = [side for side in (old, new) if side is not None]
+        if file.status == "modified" and old == new:
+            return file  # a change that the trees do not hold: nothing is known of it
         return replace(file, old=old, new=new, binary=any(b"\0" in side for side in known)) if known else file
 
     def linked(self, file: FileChange) -> bool:

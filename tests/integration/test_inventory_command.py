@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -79,3 +81,52 @@ def test_for_people(tree: Path) -> None:
     said = out.file.getvalue()  # type: ignore[attr-defined]
     assert "2 in 1 classes" in said
     assert "test/test_broken.py: line 1: invalid syntax" in said
+
+
+def command(*args: str) -> str:
+    done = subprocess.run([sys.executable, "-m", "relay.cli", *args], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def git(folder: Path, *args: str) -> None:
+    who = {f"GIT_{r}_{k}": v for r in ("AUTHOR", "COMMITTER") for k, v in (("NAME", "A"), ("EMAIL", "a@example.org"))}
+    env = {**os.environ, **who, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    subprocess.run(["git", "-C", str(folder), *args], check=True, env=env, capture_output=True)
+
+
+def test_two_trees_compared(tree: Path, tmp_path: Path) -> None:
+    path = tree / "test" / "test_a.py"
+    edited = tmp_path / "edited"
+    shutil.copytree(tree, edited)
+    text = path.read_text()
+    assert "def test_two(self, device): pass" in text
+    (edited / "test" / "test_a.py").write_text(
+        text.replace("def test_two(self, device): pass", "def test_two(self, device): return 1").replace(
+            "def test_one(", "# a remark\n    def test_first("
+        )
+        + "\nclass TestMore(TestCase):\n    def test_more(self): return [1]\n"
+    )
+    said = json.loads(command("inventory", "diff", str(tree), str(edited), "--json"))
+    assert said["counts"]["renamed"] == 1
+    assert [one["new"].rpartition("::")[2] for one in said["renamed"]] == ["test_first"]
+    assert [one.rpartition("::")[2] for one in said["new"]] == ["test_more"]
+    assert [(one["test"].rpartition("::")[2], one["parts"]) for one in said["changed"]] == [
+        ("test_two", {"body": [""]})
+    ]
+    assert command("inventory", "diff", str(tree), str(tree)).startswith("tests         0 new, 0 gone, 0 renamed")
+
+
+def test_two_revisions_compared(tree: Path, tmp_path: Path) -> None:
+    git(tree, "init", "--quiet", "--initial-branch=main")
+    git(tree, "add", "--all")
+    git(tree, "commit", "--quiet", "--message", "one")
+    path = tree / "test" / "test_a.py"
+    path.write_text(
+        path.read_text().replace("def test_two(self, device): pass", "def test_two(self, device):\n        pass")
+    )
+    git(tree, "commit", "--quiet", "--all", "--message", "two")
+    args = ("inventory", "diff", "main~1", "main", "--upstream", str(tree), "--json", "--cache", str(tmp_path / "c"))
+    said = json.loads(command(*args))
+    assert said["cosmetic"] == ["test/test_a.py"]
+    assert (said["counts"]["changed"], said["counts"]["new"]) == (0, 0)

@@ -13,6 +13,8 @@ import pytest
 from rich.console import Console
 
 from relay import cli_select
+from relay.errors import RelayError
+from selector.errors import SelectorError
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "test_configs" / "spyre"
@@ -148,3 +150,152 @@ def test_the_command_itself(upstream: Path, opdb: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["counts"]["planned"] == 1
+
+
+# -------------------------------------------------------------------------------------- changes that are no commit here
+
+
+def by(upstream: Path, opdb: Path, **how: object) -> dict[str, object]:
+    out = io.StringIO()
+    code = cli_select.run(
+        upstream,
+        str(how.pop("base", "")),
+        str(how.pop("head", "")),
+        CONFIGS,
+        opdb,
+        as_json=True,
+        explain=False,
+        console=Console(file=out, width=80),
+        **how,  # type: ignore[arg-type]
+    )
+    assert code == 0
+    return json.loads(out.getvalue())  # type: ignore[no-any-return]
+
+
+def said(folder: Path, *args: str) -> str:
+    return subprocess.run(["git", "-C", str(folder), *args], check=True, capture_output=True, text=True).stdout
+
+
+def comparison(upstream: Path, **change: object) -> dict[str, object]:
+    """What GitHub would answer for main~1...main."""
+    base, head = said(upstream, "rev-parse", "main~1", "main").split()
+    patch = said(upstream, "diff", "main~1", "main", "--", "test/test_x.py")
+    hunks = patch[patch.index("@@") :].rstrip("\n")
+    files = [{"filename": "test/test_x.py", "status": "modified", "changes": 2, "patch": hunks}]
+    commit = {"sha": head, "commit": {"message": "A title\n\nA body"}}
+    return {"merge_base_commit": {"sha": base}, "commits": [commit], "files": files, **change}
+
+
+SAME = ("tests", "counts", "runtime", "not_exercised", "left_out")
+
+
+@pytest.mark.parametrize("kind", ["diff", "mail", "comparison"])
+def test_a_patch_and_a_comparison_select_what_the_commit_selects(
+    upstream: Path, opdb: Path, tmp_path: Path, kind: str
+) -> None:
+    wanted = by(upstream, opdb, base="main~1", head="main")
+    path = tmp_path / "change"
+    if kind == "comparison":
+        notes = said(upstream, "diff", "main~1", "main", "--", "notes.md")
+        value = comparison(upstream)
+        value["files"].append(  # type: ignore[attr-defined]
+            {
+                "filename": "notes.md",
+                "status": "modified",
+                "changes": 2,
+                "patch": notes[notes.index("@@") :].rstrip("\n"),
+            }
+        )
+        path.write_text(json.dumps(value))
+        found = by(upstream, opdb, compare=str(path))
+        assert found["title"] == "A title"
+    else:
+        args = ("diff", "main~1", "main") if kind == "diff" else ("format-patch", "--stdout", "main~1..main")
+        path.write_text(said(upstream, *args))
+        found = by(upstream, opdb, base="main~1", patch=path)
+        assert (found["title"] != "") == (kind == "mail")
+    assert {key: found[key] for key in SAME} == {key: wanted[key] for key in SAME}
+    assert wanted["tests"]
+
+
+def test_a_comparison_adds_renames_and_removes(upstream: Path, opdb: Path, tmp_path: Path) -> None:
+    added = "@@ -0,0 +1,2 @@\n+class TestN(TestCase):\n+    def test_n(self, device): pass"
+    removed = "@@ -1 +0,0 @@\n-a\n\\ No newline at end of file"
+    files = [
+        {"filename": "test/test_new.py", "status": "added", "changes": 2, "patch": added},
+        {"filename": "test/test_y é.py", "status": "renamed", "changes": 0, "previous_filename": "test/test_x.py"},
+        {"filename": "setup.cfg", "status": "removed", "changes": 1, "patch": removed},
+    ]
+    path = tmp_path / "compare.json"
+    path.write_text(json.dumps(comparison(upstream, files=files)))
+    found = by(upstream, opdb, compare=str(path))
+    statuses = {one["path"]: (one["status"], one["old_path"]) for one in found["files"]}  # type: ignore[attr-defined]
+    assert statuses["test/test_new.py"][0] == "added"
+    assert statuses["test/test_y é.py"] == ("renamed", "test/test_x.py")
+    assert statuses["setup.cfg"][0] == "removed"
+    assert said(upstream, "status", "--porcelain") == ""  # nothing is written to what was given
+
+
+@pytest.mark.parametrize(
+    ("path", "where"), [("test/test_x.py", "impacted"), ("torch/functional.py", "widened"), ("test/x.bin", "widened")]
+)
+def test_what_a_comparison_leaves_out_is_never_taken_for_read(
+    upstream: Path, opdb: Path, tmp_path: Path, path: str, where: str
+) -> None:
+    file = tmp_path / "compare.json"
+    file.write_text(json.dumps(comparison(upstream, files=[{"filename": path, "status": "modified", "changes": 9}])))
+    found = by(upstream, opdb, compare=str(file))
+    assert any(path in text for text in found["warnings"])  # type: ignore[attr-defined]
+    assert found["counts"]["impacted"] > 0  # type: ignore[index]
+    verdicts = {d["verdict"] for d in found["decisions"] if d["stage"] == "discover"}  # type: ignore[attr-defined]
+    assert where in verdicts
+    assert found["not_exercised"]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("not json", "is not JSON"),
+        ("[]", "has no list of files"),
+        ('{"files": []}', "has no merge_base_commit"),
+        ('{"files": [1], "merge_base_commit": {"sha": "%s"}}' % ("a" * 40), "file 0 of the comparison"),
+        ('{"files": [], "merge_base_commit": {"sha": "%s"}}' % ("a" * 40), "has no commit"),
+    ],
+)
+def test_a_bad_comparison_says_what_is_wrong(
+    upstream: Path, opdb: Path, tmp_path: Path, content: str, words: str
+) -> None:
+    path = tmp_path / "compare.json"
+    path.write_text(content)
+    with pytest.raises(RelayError, match=words):
+        by(upstream, opdb, compare=str(path))
+
+
+@pytest.mark.parametrize(
+    ("patch", "words"),
+    [
+        ("--- a/test/test_x.py\n+++ b/test/test_x.py\n@@ -1 +1 @@\n-nothing like it\n+x\n", "apply: patch failed"),
+        ("--- a/gone.py\n+++ b/gone.py\n@@ -1 +1 @@\n-a\n+x\n", "gone.py: does not exist"),
+        ("this is no patch\n", "No valid patches"),
+        ("--- a/../../etc/x\n+++ b/../../etc/x\n@@ -0,0 +1 @@\n+x\n", "does not apply"),
+    ],
+)  # fmt: skip
+def test_a_patch_that_does_not_apply_names_the_place(
+    upstream: Path, opdb: Path, tmp_path: Path, patch: str, words: str
+) -> None:
+    path = tmp_path / "change.patch"
+    path.write_text(patch)
+    with pytest.raises(RelayError, match=words) as caught:
+        by(upstream, opdb, base="main", patch=path)
+    assert "--base" in str(caught.value)
+
+
+def test_one_source_and_a_table_that_can_be_read(upstream: Path, opdb: Path, tmp_path: Path) -> None:
+    with pytest.raises(RelayError, match="2 changes are given"):
+        by(upstream, opdb, base="main", head="main", patch=tmp_path / "x")
+    with pytest.raises(RelayError, match="0 changes are given"):
+        by(upstream, opdb, base="main")
+    table = tmp_path / "measured.json"
+    table.write_text(json.dumps({"setup.cfg": 1}))
+    with pytest.raises(SelectorError, match="has no object of test files"):
+        by(upstream, opdb, base="main~1", head="main", measured=table)
