@@ -15,6 +15,7 @@ from typing import Any
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from selector.configs import roundtrip
+from selector.faults import KILLED, environment_fault
 from selector.model import TestId
 
 _DTYPE = re.compile(r"does not support dtype (\w+)")
@@ -51,7 +52,13 @@ class Proposal:
 
 
 def limit_of(line: Mapping[str, Any]) -> tuple[str, str] | None:
-    """(mode, reason) for a failed result, when its words name a limit of the device."""
+    """(mode, reason) for a failed result, when its words name a limit of the device. What a worker's environment
+    spoilt names none, whatever else it says."""
+    told = str(line.get("message") or "")
+    if environment_fault(told, str(line.get("log_tail") or "")):
+        return None
+    if line["outcome"] == "crashed" and KILLED.search(told):
+        return None
     if line["outcome"] == "crashed":
         return "skip", "ends the test process on this device"
     if line["outcome"] == "timed_out":
