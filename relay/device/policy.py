@@ -141,7 +141,7 @@ UNLIMITED = Policy()
 
 
 class _Current:
-    """One for the process, not for the thread: backward runs in autograd's own thread under the same limits."""
+    """One for the process, not for the thread: a test's own threads, and autograd's for them, have the same limits."""
 
     __slots__ = ("policy",)
 

@@ -1,0 +1,72 @@
+"""The arithmetic of the bench that runs upstream's files on both devices. No torch, but for the last test."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCH = Path(__file__).parents[3] / "tests" / "bench" / "device_files.py"
+spec = importlib.util.spec_from_file_location("device_files_bench", BENCH)
+assert spec is not None
+assert spec.loader is not None
+bench = importlib.util.module_from_spec(spec)
+sys.modules[spec.name] = bench
+spec.loader.exec_module(bench)
+
+
+def line(variant: str, outcome: str = "passed", **more: Any) -> dict[str, Any]:
+    return {"test": "test/test_x.py::TestX::test_a", "variant": variant, "outcome": outcome, "seconds": 1.0,
+            "message": None, "reason": None, **more}  # fmt: skip
+
+
+REPORT = {"report": {"errors": [], "tests": []}}
+
+
+@pytest.mark.parametrize(
+    ("variant", "where"),
+    [("test_a_cpu", "cpu"), ("test_a_spyre_float32", "spyre"), ("test_cpu_scalar_spyre", "spyre"), ("test_plain", "")],
+)
+def test_a_variants_device_is_the_last_one_in_its_name(variant: str, where: str) -> None:
+    assert bench.placed(line(variant))[0] == where
+
+
+def test_variants_are_paired_and_only_the_devices_failures_count_against_it() -> None:
+    lines = [
+        line("test_a_cpu"), line("test_a_spyre", seconds=2.0),
+        line("test_b_cpu"), line("test_b_spyre", "failed", message="RuntimeError: odd"),
+        line("test_c_cpu"), line("test_c_spyre", "self_skipped", reason="Only runs on cpu"),
+        line("test_d_cpu", "failed"), line("test_d_spyre", "failed"),
+        line("test_e_cpu", "failed"), line("test_e_spyre", "xfailed"),
+        line("test_f_cpu"), line("test_plain"),
+        REPORT,
+    ]  # fmt: skip
+    found = bench.compare("test/test_x.py", lines)
+    assert (found.both, found.passed["cpu"], found.passed["spyre"], found.only["cpu"]) == (5, 3, 2, 1)
+    assert (found.seconds["cpu"], found.seconds["spyre"]) == (1.0, 2.0)
+    assert [bad["variant"] for bad in found.unexplained] == ["test_b_spyre"]
+    assert {words: len(bad) for words, bad in found.worse.items() if words} == {"upstream runs it on the CPU only": 1}
+    assert len(found.better) == 1
+
+
+def test_a_reason_covers_no_more_than_it_names() -> None:
+    words = "needs quantised tensors"
+    reason = next(r for r in bench.REASONS if r.words == words)
+    said = "Could not run 'aten::q' with arguments from the 'Quantizedspyre' backend"
+    assert reason.covers(line("test_a_spyre", "failed", message=said))
+    assert not reason.covers(line("test_a_spyre", "failed", message=said.replace("Quantized", "")))
+    lazy = next(r for r in bench.REASONS if "lazy" in r.words)
+    said = "RuntimeError: weight should have at least three dimensions"
+    assert not lazy.covers(line("test_forward_nn_Conv1d_spyre", "failed", message=said))
+
+
+@pytest.mark.torch
+def test_a_file_of_upstreams_differs_for_listed_reasons_only(pytorch_tree: Path, tmp_path: Path) -> None:
+    assert bench.main(["test/test_shape_ops.py", "--tree", str(pytorch_tree), "--keep", str(tmp_path)]) == 0
+    kept = tmp_path / "test_shape_ops.jsonl"
+    found = bench.compare("test/test_shape_ops.py", bench.complete("test/test_shape_ops.py", kept, None, 1, True))
+    assert found.both > 80
+    assert found.passed["spyre"] >= found.passed["cpu"] - 4
