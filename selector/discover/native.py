@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w+")
 _CALLED = re.compile(r"(\w+)\s*\(\s*(\w+)?")
 _TYPES = frozenset({"bool", "char", "double", "float", "int", "long", "short"})
 """words of C++ that are ops as well: a line that declares a variable names no op"""
+_LONG = 4_000_000
+"""lines times lines that are compared in order"""
 _HEADER = re.compile(r"^[A-Za-z_].*\(|^[A-Z_]+\(")
 
 # Kernel files that hold a whole family: the op database's list of the family.
@@ -64,19 +67,49 @@ def kernel_words(old: bytes | None, new: bytes | None) -> tuple[frozenset[str], 
     lines that differ: the second says less, since a kernel calls other ops."""
     functions: set[str] = set()
     mentioned: set[str] = set()
-    for data, other in ((new, old), (old, new)):
-        gone = Counter(line.strip() for line in _text(other).splitlines())
+    before, after = _text(old).splitlines(), _text(new).splitlines()
+    removed, added = _differing([line.strip() for line in before], [line.strip() for line in after])
+    for lines, differing in ((after, added), (before, removed)):
         header = ""
-        for line in _text(data).splitlines():
+        for number, line in enumerate(lines):
             plain = line.strip()
             if _HEADER.match(line):
                 header = line
-            if gone[plain] > 0:
-                gone[plain] -= 1
-            elif plain and not plain.startswith("//"):
+            if number in differing and plain and not plain.startswith("//"):
                 functions.update(_called(header))
                 mentioned.update(_IDENTIFIER.findall(plain))
     return frozenset(functions), frozenset(mentioned - _TYPES)
+
+
+def _differing(old: list[str], new: list[str]) -> tuple[set[int], set[int]]:
+    """Numbers (from 0) of the lines that only one side has, in their order; of very long stretches without it."""
+    start = 0
+    while start < min(len(old), len(new)) and old[start] == new[start]:
+        start += 1
+    end = 0
+    while end < min(len(old), len(new)) - start and old[-1 - end] == new[-1 - end]:
+        end += 1
+    before, after = old[start : len(old) - end], new[start : len(new) - end]
+    if len(before) * len(after) > _LONG:
+        return _without_order(before, after, start), _without_order(after, before, start)
+    removed: set[int] = set()
+    added: set[int] = set()
+    for tag, i1, i2, j1, j2 in difflib.SequenceMatcher(None, before, after).get_opcodes():
+        if tag != "equal":
+            removed.update(range(start + i1, start + i2))
+            added.update(range(start + j1, start + j2))
+    return removed, added
+
+
+def _without_order(lines: list[str], others: list[str], start: int) -> set[int]:
+    there = Counter(others)
+    found = set()
+    for number, line in enumerate(lines):
+        if there[line] > 0:
+            there[line] -= 1
+        else:
+            found.add(start + number)
+    return found
 
 
 def functions_with(source: bytes, pattern: re.Pattern[str]) -> frozenset[str]:

@@ -24,7 +24,7 @@ _CAUSES = 3
 def registered(change: PythonChange, findings: Findings, index: OpIndex) -> set[str]:
     """Adds the tests; returns the changed names that led to one."""
     table = _table(change.file.new) | _table(change.file.old)
-    if not table:
+    if not table and MODULE not in change.changed:
         return set()
     reach = Reach(change.new)
     causes: dict[OpTarget, list[tuple[str, str, str]]] = {}

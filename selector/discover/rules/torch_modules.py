@@ -70,6 +70,8 @@ def torch_module(
         used = Used(change, user.path, user.names, because, user.steps)
         if _map(used, findings, index, tree, cache):
             mapped |= user.origins
+    for name, why in sorted(given_up.items()):
+        findings.not_mapped(change.path, why, name)
     # a changed symbol counts as mapped when it, or something that depends on it, led to a test
     for key in sorted(change.changed):
         if is_import(change, key) or key == "__all__":
@@ -77,8 +79,6 @@ def torch_module(
         widest = reach.dependents({key: frozenset()}) if key in change.new.symbols else {key: frozenset[str]()}
         if not {user.partition(".")[0] for user in widest} & mapped:
             findings.not_mapped(change.path, f"no test was found to use {key}", key)
-    for name, why in sorted(given_up.items()):
-        findings.not_mapped(change.path, why, name)
 
 
 def _map(used: Used, findings: Findings, index: OpIndex, tree: Tree, cache: InventoryCache | None) -> set[str]:
