@@ -16,6 +16,7 @@ import os
 import socket
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -246,6 +247,13 @@ def _add_control(app: FastAPI, hub: LocalGithub) -> None:
     @app.get("/_control/calls")
     async def calls(path: str = Query("", description="only calls whose path starts with this")) -> Any:
         return [call for call in hub.asgi.calls if call["path"].startswith(path)]
+
+    @app.get("/_control/tally")
+    async def tally(end: str = Query("", description="only calls whose path ends so")) -> Any:
+        """How many calls were answered how, and when the last one was over: what a measurement needs."""
+        found = [call for call in hub.asgi.calls if call["path"].endswith(end) and "seconds" in call]
+        last = max((call["at"] + call["seconds"] for call in found), default=None)
+        return {"calls": Counter(str(call["status"]) for call in found), "last_at": last}
 
     @app.post("/_control/faults")
     async def faults(rules: list[Fault]) -> Any:

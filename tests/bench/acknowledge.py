@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx2
 
@@ -44,9 +45,10 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="relay-bench-") as name:
         folder, secret = Path(name), secrets.token_urlsafe(16)
-        github, relay, url, api = _start(folder, secret, args.downstreams)
+        repos = [f"example-org/backend-{n}" for n in range(args.downstreams)]
+        github, relay, url, api = start_all(folder, secret, repos)
         try:
-            httpx2.post(f"{api}/_control/faults", json=[{"path": "/repos/.*", "delay_s": args.latency_ms / 1000}])
+            httpx2.post(f"{api}/_control/faults", json=slowly(args.latency_ms))
             body = opened_event(build(folder / "upstream", sys.executable), secret=secret)[1]
             times = asyncio.run(_burst(url, secret, json.loads(body), args))
             _print_times(times, args)
@@ -58,8 +60,13 @@ def main() -> None:
             github.stop(10)
 
 
-def _start(folder: Path, secret: str, downstreams: int) -> tuple[ChildProcess, ChildProcess, str, str]:
-    repos = [f"example-org/backend-{n}" for n in range(downstreams)]
+def slowly(latency_ms: float) -> list[dict[str, Any]]:
+    """The rule that makes every call of GitHub's API take so long."""
+    return [{"path": "/(repos|app)/.*", "delay_s": latency_ms / 1000, "count": None}]
+
+
+def start_all(folder: Path, secret: str, repos: list[str]) -> tuple[ChildProcess, ChildProcess, str, str]:
+    """A local GitHub where ``repos`` have the App, and a relay that tells them; -> both, and their addresses."""
     command = [sys.executable, "-m", "relay.demo.github", "--dir", str(folder / "github")]
     command += [word for repo in repos for word in ("--repo", repo)]
     github = start("github", command, {"RELAY_HUD_BOT_KEY": "k"}, folder / "logs")
@@ -74,6 +81,7 @@ def _start(folder: Path, secret: str, downstreams: int) -> tuple[ChildProcess, C
         "configs_dir": str(CONFIGS),
         "github_api_url": said["url"],
         "github_app_id": str(said["app_id"]),
+        "github_budget": 1_000_000,
     }
     config.write_text(toml(values))
     env = {"RELAY_WEBHOOK_SECRETS": json.dumps([secret]), "RELAY_GITHUB_PRIVATE_KEY": Path(said["pem"]).read_text()}

@@ -1,0 +1,121 @@
+"""What a fan-out costs: GitHub calls a dispatch, and how long until everybody has been told.
+
+    python tests/bench/fanout.py [--downstreams 1 8 32 120] [--latency-ms 50] [--events 20] [--one-owner]
+
+For each number of downstreams: a relay of its own (SQLite, embedded broker, all its processes) and a local GitHub whose
+every answer takes ``--latency-ms``. One pull request event is sent and its dispatches are awaited, then the next.
+Printed are the first event (no token is known yet), the median and the worst of the next ones, one event in whose
+middle a quarter of the dispatches (at least one) meet a secondary limit that asks for ``--retry-after`` seconds, and
+GitHub calls a dispatch over all of it. Times are from the webhook's sending to GitHub's receipt of the last dispatch.
+Every downstream has an owner, and so an installation, of its own, unless ``--one-owner``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import acknowledge
+import httpx2
+
+from relay.demo.upstream import build
+from relay.demo.webhook import opened_event, sign
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--downstreams", type=int, nargs="+", default=[1, 8, 32, 120])
+    parser.add_argument("--latency-ms", type=float, default=50)
+    parser.add_argument("--events", type=int, default=20, help="events after the first, for the amortised figure")
+    parser.add_argument("--retry-after", type=int, default=3)
+    parser.add_argument("--one-owner", action="store_true")
+    args = parser.parse_args()
+    print(
+        f"{args.latency_ms:.0f} ms a call, {args.events + 2} events, secondary limit of {args.retry_after} s; "
+        f"{'one owner' if args.one_owner else 'an owner each'}"
+    )
+    print("downstreams  first s  median s  worst s  limited s  calls/dispatch  of a known token  doubles  lost")
+    for number in args.downstreams:
+        print(_row(number, args), flush=True)
+
+
+def _row(number: int, args: argparse.Namespace) -> str:
+    owner = "example-org" if args.one_owner else "org-{}"
+    repos = [f"{owner.format(n)}/backend-{n}" for n in range(number)]
+    with tempfile.TemporaryDirectory(prefix="relay-bench-") as name:
+        folder, secret = Path(name), secrets.token_urlsafe(16)
+        github, relay, url, api = acknowledge.start_all(folder, secret, repos)
+        try:
+            bench = _Bench(url, api, secret, number, args.latency_ms)
+            bench.event = json.loads(opened_event(build(folder / "upstream", sys.executable), secret=secret)[1])
+            first = bench.fan_out()
+            warm_from = bench.calls()
+            warm = [bench.fan_out() for _ in range(args.events)]
+            warm_calls = bench.calls() - warm_from
+            hit = max(1, number // 4)
+            limited = bench.fan_out(
+                {"path": ".*/dispatches", "retry_after": args.retry_after, "skip": number // 2, "count": hit}
+            )
+            total = number * (args.events + 2)
+            counts = [row["count"] for row in httpx2.get(f"{api}/_control/state").json()["dispatches"]]
+            return (
+                f"{number:11d}  {first:7.2f}  {statistics.median(warm):8.2f}  {max(warm):7.2f}  {limited:9.2f}  "
+                f"{bench.calls() / total:14.3f}  {warm_calls / (number * args.events):16.3f}  "
+                f"{sum(counts) - len(counts):7d}  {total - len(counts):4d}"
+            )
+        finally:
+            relay.stop(10)
+            github.stop(10)
+
+
+class _Bench:
+    event: dict[str, Any]
+
+    def __init__(self, url: str, api: str, secret: str, number: int, latency_ms: float) -> None:
+        self.url, self.api, self.secret, self.number = url, api, secret, number
+        self.latency_ms = latency_ms
+        self.sent = 0
+
+    def fan_out(self, fault: dict[str, Any] | None = None) -> float:
+        """Sends one event of another pull request; -> seconds until GitHub has the last dispatch of it."""
+        rules = acknowledge.slowly(self.latency_ms)
+        if fault is not None:
+            rules.insert(0, {**fault, "delay_s": self.latency_ms / 1000})
+        httpx2.post(f"{self.api}/_control/faults", json=rules).raise_for_status()
+        self.sent += 1
+        self.event["number"] = self.event["pull_request"]["number"] = 300_000 + self.sent
+        self.event["pull_request"]["head"]["sha"] = secrets.token_hex(20)
+        body = json.dumps(self.event, separators=(",", ":")).encode()
+        began = time.time()
+        headers = {
+            "X-GitHub-Event": "pull_request",
+            "X-GitHub-Delivery": secrets.token_hex(16),
+            "X-Hub-Signature-256": sign(self.secret, body),
+            "Content-Type": "application/json",
+        }
+        httpx2.post(f"{self.url}/github/webhook", content=body, headers=headers, timeout=30).raise_for_status()
+        deadline = time.monotonic() + 120
+        wanted = self.number * self.sent
+        while time.monotonic() < deadline:
+            told = self._tally("/dispatches")
+            if told["calls"].get("204", 0) >= wanted:
+                return told["last_at"] - began
+            time.sleep(0.02)
+        raise SystemExit(f"only {told['calls']} of {wanted} dispatches arrived within 120 s")
+
+    def _tally(self, end: str = "") -> dict[str, Any]:
+        return httpx2.get(f"{self.api}/_control/tally", params={"end": end}, timeout=60).json()
+
+    def calls(self) -> int:
+        return sum(self._tally()["calls"].values())
+
+
+if __name__ == "__main__":
+    main()
