@@ -53,6 +53,11 @@ class Chain:
         return edits != DtypeEdits() or self.configs.has_op_dtypes(self.test)
 
     @cached_property
+    def has_op_dtypes(self) -> bool:
+        """Whether the dtype filter differs from op to op."""
+        return self.configs is not None and self.configs.has_op_dtypes(self.test)
+
+    @cached_property
     def dtypes_differ(self) -> bool:
         """Whether the filter differs from op to op, or adds dtypes: then no one set of dtypes says it."""
         if self.configs is None:

@@ -1,8 +1,10 @@
 """What the reuse layer costs: instantiating a file of 10,000 and more variants under it, against upstream's own way.
 
-``python tests/bench/reuse.py [--file FILE] [--rounds 5]``. Both sides run in processes of their own, in turn, and
-import everything before the clock starts; CPU seconds of the file's import alone are compared (the median of the
-rounds). The config filters dtypes and keeps them all, so that both sides make the same tests.
+``python tests/bench/reuse.py [--file FILE] [--rounds 5] [--config filter|include|op-dtypes|inputs]``. Both sides run in
+processes of their own, in turn, and import everything before the clock starts; CPU seconds of the file's import alone
+are compared (the median of the rounds). Every config keeps what upstream has, so that both sides make the same tests:
+``filter`` lists all dtypes as supported, ``include`` adds dtypes to every test that it has already, ``op-dtypes`` lists
+dtypes for an op, ``inputs`` gives one op's calls.
 """
 
 from __future__ import annotations
@@ -48,18 +50,43 @@ class TestMany(TestCase):
 
 instantiate_device_type_tests(TestMany, globals())
 """
+ENTRIES = {
+    "filter": """
+        - {names: ["TestMany::test_one"], mode: xfail, reason: listed}
+        - {names: [".*::test_t.*"], mode: mandatory_success}
+        - {names: ["Test.*::test_.*"], mode: xfail, reason: a pattern}""",
+    # float32 is a dtype that every op of these lists has
+    "include": """
+        - {names: [".*"], edits: {dtypes: {include: [{name: float32}]}}}""",
+    "op-dtypes": """
+        - {names: [".*"], mode: xfail, reason: a pattern}""",
+    "inputs": """
+        - names: [".*"]
+          edits: {ops: {include: [{name: add, sample_inputs_func: {args: [{tensor: {shape: [2]}}, {value: 1}]}}]}}""",
+}
+GLOBALS = {"op-dtypes": "supported_ops: [%s]", "filter": "supported_dtypes: [%s]"}
 CONFIG = """
 test_suite_config:
   files:
     - path: ${TORCH_ROOT}/test/*.py
       unlisted_test_mode: mandatory_success
-      tests:
-        - {names: ["TestMany::test_one"], mode: xfail, reason: listed}
-        - {names: [".*::test_t.*"], mode: mandatory_success}
-        - {names: ["Test.*::test_.*"], mode: xfail, reason: a pattern}
-  global:
-    supported_dtypes: [%s]
+      tests:%s
+  global: {%s}
 """
+
+
+def config_of(kind: str) -> str:
+    """A config that leaves every test as it is."""
+    words = ", ".join(f"{{name: {name}}}" for name in sorted(DTYPES))
+    if kind == "op-dtypes":
+        from torch.testing._internal.common_methods_invocations import op_db, python_ref_db
+
+        names = sorted({op.name for op in (*op_db, *python_ref_db)} - {"add"})
+        words = ", ".join([*(f"{{name: {name}}}" for name in names), f"{{name: add, dtypes: [{words}]}}"])
+    block = GLOBALS.get(kind, GLOBALS["filter"] if kind != "inputs" else "")
+    return CONFIG % (ENTRIES[kind], block % words if block else "")
+
+
 PLAIN = "device_type_test_bases[:] = [b for b in device_type_test_bases if b is not PrivateUse1TestBase]\n"
 PLAIN += "class Plain(PrivateUse1TestBase):\n    device_type = 'privateuse1'\nTEST_CLASS = Plain\n"
 SIDE = r"""
@@ -91,14 +118,14 @@ print(json.dumps({"seconds": spent, "variants": made}))
 """
 
 
-def side(file: Path, ours: bool, tmp: Path) -> dict[str, float]:
+def side(file: Path, ours: bool, tmp: Path, config: str) -> dict[str, float]:
     import relay.reuse
 
     hook = Path(next(iter(relay.reuse.__path__))) / "torch_test_device.py"
     if not ours:
         hook = tmp / "plain_base.py"
         hook.write_text(PLAIN)
-    (tmp / "bench.yaml").write_text(CONFIG % ", ".join(f"{{name: {name}}}" for name in sorted(DTYPES)))
+    (tmp / "bench.yaml").write_text(config)
     env = os.environ | {
         "TORCH_TEST_DEVICES": str(hook),
         "PYTORCH_TESTING_DEVICE_ONLY_FOR": "privateuse1",
@@ -112,8 +139,9 @@ def side(file: Path, ours: bool, tmp: Path) -> dict[str, float]:
     return found
 
 
-def measure(file: Path | None, rounds: int) -> dict[str, float]:
+def measure(file: Path | None, rounds: int, kind: str = "filter") -> dict[str, float]:
     """Medians, in CPU seconds, and the layer's share of upstream's own time."""
+    config = config_of(kind)
     with tempfile.TemporaryDirectory() as folder:
         tmp = Path(folder)
         if file is None:
@@ -123,7 +151,7 @@ def measure(file: Path | None, rounds: int) -> dict[str, float]:
         pairs = []
         for number in range(rounds):
             order = (False, True) if number % 2 else (True, False)  # neither side is always the warm one
-            both = {ours: side(file, ours, tmp) for ours in order}
+            both = {ours: side(file, ours, tmp, config) for ours in order}
             pairs.append((both[False], both[True]))
     theirs, ours = ([pair[i]["seconds"] for pair in pairs] for i in (0, 1))
     return {
@@ -140,5 +168,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--file", type=Path, help="a test file of upstream's, for example test/test_unary_ufuncs.py")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--config", choices=sorted(ENTRIES), default="filter")
     given = parser.parse_args()
-    print(json.dumps(measure(given.file, given.rounds)))
+    print(json.dumps({"config": given.config, **measure(given.file, given.rounds, given.config)}))
