@@ -125,6 +125,10 @@ class Settings(BaseSettings):
     poll_s: float = Field(0.1, gt=0, description="Seconds between two looks of the pump at the database.")
     worker_wait_s: float = Field(120.0, gt=0, description="Seconds a run waits for a worker to be there at all.")
     budget_minutes: float = Field(10.0, gt=0, description="Minutes of run time a plan may cost, over all its workers.")
+    explore_share: float = Field(
+        0.05, ge=0, le=1, description="Share of the runs that also run tests which nothing selected (docs/plan.md)."
+    )
+    explore_seconds: float = Field(30.0, ge=0, description="Seconds of each worker that such a run spends on them.")
     shard_seconds: float = Field(20.0, gt=0, description="Estimated seconds a shard should take.")
     variant_timeout_s: float = Field(60.0, gt=0, description="Wall clock of one variant, in seconds.")
     shard_timeout_s: float = Field(900.0, gt=0, description="Wall clock of one shard, in seconds.")

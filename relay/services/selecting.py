@@ -21,7 +21,7 @@ from sqlalchemy.exc import DBAPIError
 from relay.errors import RelayError, fault
 from relay.mirror.git import GitTree
 from relay.queue.names import shard_queue
-from relay.services import concluding, run_job
+from relay.services import concluding, exploring, run_job
 from relay.services.device_configs import DeviceConfigs, load_device
 from relay.services.sharding import head_specs
 from relay.services.upstream import mirror
@@ -29,7 +29,7 @@ from relay.settings import Settings
 from relay.store import plans, shards, workers
 from relay.store.db import reading
 from relay.store.schema import dispatch
-from selector.discover.cache import DirectoryCache
+from selector.discover import DirectoryCache, Shelf
 from selector.errors import SelectorError, TreeError
 from selector.model import OpDatabase, Selection, Side
 from selector.opdb import from_value
@@ -43,6 +43,8 @@ NO_MERGE_BASE = (
     "upstream's known history does not say where the change left its base: the two commits are compared as they are, "
     "so other changes count as this one's"
 )
+_SHELF = Shelf()
+"""this process's last inventory: the next pull request's tree is nearly the same"""
 MAX_TRIES = 5
 """Selections begun, not messages received: a run that waited long in the queue has not failed yet."""
 
@@ -74,6 +76,7 @@ def _select(engine: Engine, settings: Settings, run: Row[Any], claim: str) -> No
     now = time.time()
     with reading(engine) as conn:
         alive = workers.alive(conn, run.device or settings.device, now)
+        learned = exploring.learn(conn, run.device or settings.device, now)
         opdb = _opdb(conn, alive)
     if not alive and now - run.created_at < settings.worker_wait_s:
         _wait_for_a_worker(engine, run, claim, now)
@@ -96,16 +99,28 @@ def _select(engine: Engine, settings: Settings, run: Row[Any], claim: str) -> No
                 offers=tuple({WorkerOffer(w.torch, tuple(w.runtimes)) for w in alive}),
                 budget=Budget(settings.budget_minutes * 60, settings.shard_seconds, max(1, len(alive))),
                 cache=DirectoryCache(settings.data_dir / "cache" / "inventory"),
+                engaged_before=learned.kernels,
+                history=learned.history,
+                shelf=_SHELF,
             )
         )
     selection.timings["fetch"] = fetch_s
     if repo.merge_base(run.base_sha, run.head_sha) is None:
         selection = replace(selection, warnings=(*selection.warnings, NO_MERGE_BASE))
-    _store(engine, settings, run, claim, selection, device)
+    capacity = settings.budget_minutes * 60 * max(1, len(alive))
+    selection, drawn = exploring.extend(selection, _SHELF.latest, device.configs, settings, len(alive))
+    extra = {"exploration": drawn, "shadow": exploring.on_trial(selection, learned, capacity)}
+    _store(engine, settings, run, claim, selection, device, extra)
 
 
 def _store(
-    engine: Engine, settings: Settings, run: Row[Any], claim: str, selection: Selection, device: DeviceConfigs
+    engine: Engine,
+    settings: Settings,
+    run: Row[Any],
+    claim: str,
+    selection: Selection,
+    device: DeviceConfigs,
+    extra: dict[str, Any],
 ) -> None:
     now = time.time()
     specs = head_specs(selection.plan, selection.change.head, device, run.device or settings.device)
@@ -120,7 +135,7 @@ def _store(
         if mine.rowcount != 1:
             log.info("selection dropped: the run went on without it", dispatch=run.id)
             return
-        plans.store(conn, run.id, selection, now)
+        plans.store(conn, run.id, selection, now, **extra)
         shards.add(
             conn,
             dispatch_id=run.id,

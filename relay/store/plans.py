@@ -26,8 +26,17 @@ from selector.model import (
 )
 
 
-def store(conn: Connection, dispatch_id: str, selection: Selection, now: float) -> None:
-    """Stores what the first three stages found; replaces what an earlier, interrupted selection left."""
+def store(
+    conn: Connection,
+    dispatch_id: str,
+    selection: Selection,
+    now: float,
+    *,
+    exploration: dict[str, Any] | None = None,
+    shadow: dict[str, Any] | None = None,
+) -> None:
+    """Stores what the first three stages found, what the run explores besides and what rankers on trial would have run;
+    replaces what an earlier, interrupted selection left."""
     conn.execute(delete(plan).where(plan.c.dispatch_id == dispatch_id))
     conn.execute(delete(decision).where(decision.c.dispatch_id == dispatch_id, decision.c.stage != Stage.VERIFY.value))
     run = selection.plan
@@ -53,6 +62,8 @@ def store(conn: Connection, dispatch_id: str, selection: Selection, now: float) 
             counts=selection.counts,
             timings=selection.timings,
             warnings=list(selection.warnings),
+            exploration=exploration,
+            shadow=shadow,
             created_at=now,
         )
     )

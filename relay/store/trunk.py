@@ -90,9 +90,9 @@ def environment(spec: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def costs(conn: Connection, device: str, since: float, limit: int = 200_000) -> list[Row[Any]]:
-    """``test``, ``seconds``, ``outcome``, ``mode`` and ``kernels`` of trunk's results since ``since`` (epoch)."""
+    """``test``, ``seconds``, ``outcome``, ``mode``, ``kernels`` and ``message`` of trunk's results since ``since`` (epoch)."""
     query = (
-        select(result.c.test, result.c.seconds, result.c.outcome, result.c.mode, result.c.kernels)
+        select(result.c.test, result.c.seconds, result.c.outcome, result.c.mode, result.c.kernels, result.c.message)
         .join(dispatch, dispatch.c.id == result.c.dispatch_id)
         .where(
             dispatch.c.device == device,

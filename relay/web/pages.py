@@ -15,14 +15,22 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
 
 from relay.errors import BadRequest, NotFound, RelayError
-from relay.store import views, views_pr, views_run, views_test
+from relay.store import views, views_pr, views_quality, views_run, views_test
 from relay.store.db import reading
 from relay.store.views_parts import FAILING
 from relay.web.pages_headers import add_security_headers
 from relay.web.pages_render import render
 from relay.web.pages_stages import progress, shard_progress, stages
 from relay.web.pages_static import mount_static
-from relay.web.pages_text import bad_first, pr_sentence, run_sentence, status_notes, status_sentence, test_href
+from relay.web.pages_text import (
+    bad_first,
+    pr_sentence,
+    recall_sentence,
+    run_sentence,
+    status_notes,
+    status_sentence,
+    test_href,
+)
 
 __all__ = ["add_security_headers", "error_page", "mount_static", "router"]
 
@@ -214,3 +222,23 @@ def test_json(request: Request, test: str) -> Map:
 @router.get("/test/{test:path}", response_class=HTMLResponse)
 def test_page(request: Request, test: str) -> str:
     return render(request, "test.html", page_title=test, twin=f"{test_href(test)}.json", **test_data(request, test))
+
+
+# -------------------------------------------------------------------------------------------------------------- quality
+
+
+def quality_data(request: Request) -> Map:
+    now = time.time()
+    with reading(request.app.state.engine) as conn:
+        found = views_quality.quality(conn, now)
+    return {"now": now, "sentence": recall_sentence(found["recall"]), **found}
+
+
+@router.get("/quality.json")
+def quality_json(request: Request) -> Map:
+    return quality_data(request)
+
+
+@router.get("/quality", response_class=HTMLResponse)
+def quality_page(request: Request) -> str:
+    return render(request, "quality.html", page_title="Selection", twin="/quality.json", **quality_data(request))

@@ -274,3 +274,14 @@ def status_sentence(status: Map) -> str:
         return notes[0][0].upper() + notes[0][1:] + "."
     runs = len(status["runs"])
     return f"All is well: {plural(runs, 'run')} in progress." if runs else "All is well: nothing is running."
+
+
+def recall_sentence(recall: Map) -> str:
+    """Of all tests that changes broke, how many were selected; with the interval."""
+    if recall["estimate"] is None:
+        return f"Recall is not known: {recall['runs']} exploring runs, and nothing broke in them"
+    low, high = recall["low"], recall["high"]
+    return (
+        f"Selection finds {recall['estimate']:.1%} of the tests that changes break "
+        f"({low:.1%} to {high:.1%}, at {recall['confidence']:.0%})"
+    )

@@ -1,0 +1,107 @@
+"""What a selection gets beside the change's own tests: a drawn sample of unselected ones on a share of the runs, and
+the orders of rankers on trial, which nobody acts on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Connection
+
+from relay.settings import Settings
+from relay.store import trunk
+from selector.configs import ReuseConfigs
+from selector.discover import Inventory
+from selector.model import Decision, Evidence, Outcome, PlannedTest, Selection, ShardSpec, Stage, TestId
+from selector.plan import History
+from selector.plan.explore import CODE, TEST_SECONDS, draw, explores
+from selector.plan.shadow import IN_FORCE, ON_TRIAL, Ranked, orders
+from selector.verify.faults import environment_fault
+
+DAYS = 30.0
+ROWS = 20_000
+FAILED = (Outcome.FAILED.value, Outcome.ERROR.value, Outcome.CRASHED.value, Outcome.TIMED_OUT.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What trunk's own runs of the last month showed: costs, kernels, and how often a test failed in how many runs."""
+
+    history: History
+    kernels: dict[TestId, int]
+    failures: dict[TestId, tuple[int, int]]
+
+
+def learn(conn: Connection, device: str, now: float) -> Learned:
+    """Reads trunk's results alone: an unmerged change must not make others' tests dear, idle or suspect."""
+    seconds: dict[TestId, list[float]] = defaultdict(list)
+    by_file: dict[str, list[float]] = defaultdict(list)
+    kernels: dict[TestId, int] = defaultdict(int)
+    failures: dict[TestId, list[int]] = defaultdict(lambda: [0, 0])
+    for row in trunk.costs(conn, device, now - DAYS * 86400.0, ROWS):
+        test = TestId.parse(row.test)
+        if environment_fault(row.message) is not None:
+            continue
+        seconds[test].append(row.seconds)
+        by_file[test.file].append(row.seconds)
+        kernels[test] = max(kernels[test], row.kernels or 0)
+        failures[test][0] += row.outcome in FAILED
+        failures[test][1] += 1
+    return Learned(
+        History(
+            {test: sum(all_) / len(all_) for test, all_ in seconds.items()},
+            {file: sum(all_) / len(all_) for file, all_ in by_file.items()},
+        ),
+        {test: n for test, n in kernels.items() if n},
+        {test: (failed, runs) for test, (failed, runs) in failures.items()},
+    )
+
+
+def extend(
+    selection: Selection, inventory: Inventory | None, configs: ReuseConfigs, settings: Settings, workers: int
+) -> tuple[Selection, dict[str, Any] | None]:
+    """The selection with the tests that its commit draws, in shards of their own behind the others, and what was drawn
+    as a map for the plan's row. A run without a plan draws nothing: there is no worker time to spend beside it."""
+    sha = selection.change.head
+    if inventory is None or not selection.plan.tests or not explores(sha, settings.explore_share):
+        return selection, None
+    taken = {t.test for t in selection.plan.tests} | {t.test for t in selection.plan.left_out}
+    others = [test for test, _, _ in inventory.tests() if test not in taken and configs.runs(test)]
+    drawn = draw(sha, others, settings.explore_seconds * max(workers, 1))
+    planned = tuple(
+        PlannedTest(test, configs.rule(test).mode, 0.0, TEST_SECONDS, (CODE,), configs.rule(test).source)
+        for test in drawn.tests
+    )
+    shards = list(selection.plan.shards)
+    most = max(int(settings.shard_seconds / TEST_SECONDS), 1)
+    for at in range(0, len(drawn.tests), most):
+        some = drawn.tests[at : at + most]
+        shards.append(ShardSpec(len(shards), some, round(len(some) * TEST_SECONDS, 3)))
+    reason = f"drawn with a probability of {drawn.fraction:.2%} from {drawn.population} tests that nothing selected"
+    why = (Evidence("draw", f"by the commit {sha[:10]} alone"),)
+    decisions = tuple(Decision(Stage.PLAN, str(test), "planned", "plan-explored", reason, why) for test in drawn.tests)
+    plan = replace(selection.plan, tests=(*selection.plan.tests, *planned), shards=tuple(shards))
+    counts = {**selection.counts, "explored": len(drawn.tests)}
+    told = {"fraction": drawn.fraction, "population": drawn.population, "tests": [str(t) for t in drawn.tests]}
+    extended = replace(selection, plan=plan, decisions=(*selection.decisions, *decisions), counts=counts)
+    return extended, told
+
+
+def on_trial(selection: Selection, learned: Learned, capacity: float) -> dict[str, Any]:
+    """What each ranker would have run of the selected tests, within ``capacity`` seconds of all workers: ids by ranker,
+    and what each test is thought to cost."""
+    ranked = []
+    for one in selection.plan.tests:
+        if one.codes == (CODE,):
+            continue
+        failures, runs = learned.failures.get(one.test, (0, 0))
+        ranked.append(Ranked(one.test, one.priority, one.est_seconds, failures, runs))
+    for left in selection.plan.left_out:
+        failures, runs = learned.failures.get(left.test, (0, 0))
+        ranked.append(Ranked(left.test, 0.0, left.est_seconds, failures, runs))
+    found = orders(ranked, capacity, {IN_FORCE[0]: IN_FORCE[1], **ON_TRIAL})
+    return {
+        "orders": {name: [str(test) for test in tests] for name, tests in found.items()},
+        "seconds": {str(r.test): r.seconds for r in ranked},
+    }
