@@ -67,6 +67,10 @@ class Settings(BaseSettings):
     configs_dir: Path = Field(
         Path("test_configs/spyre"), description="Folder with capability.yaml and the reuse configs of the device."
     )
+    measured_links: Path | None = Field(
+        None,
+        description="JSON of which test files were measured to run which sources; a weak hint for selecting.",
+    )
 
     webhook_secrets: list[SecretStr] = Field(
         default_factory=list, description="Webhook secrets; two during a rotation. Any of them may sign."
