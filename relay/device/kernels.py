@@ -162,12 +162,14 @@ def resize_(
 
 def copy_from(src: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
     """``aten::_copy_from``: host to device, back, or within it, with conversion of dtype and layout of strides."""
-    for tensor in (src, dst):
-        if tensor.layout is not torch.strided or tensor.is_quantized:
+    source = None if src.is_cpu else device_alias(src)
+    target = None if dst.is_cpu else device_alias(dst)
+    for tensor, alias in ((src, source), (dst, target)):
+        if alias is None and (tensor.layout is not torch.strided or tensor.is_quantized):
             refuse_layout(tensor, "aten::_copy_from")
-    from_device, to_device = not src.is_cpu and is_device(src), not dst.is_cpu and is_device(dst)
-    target = cpu_alias(dst) if to_device else dst
-    target.copy_(cpu_alias(src) if from_device else src)
+    from_device, to_device = source is not None, target is not None
+    target = dst if target is None else target
+    target.copy_(src if source is None else source)
     policy = CURRENT.policy
     if to_device and policy.changes_numbers:
         numerics.apply(policy, target)
@@ -193,8 +195,7 @@ def clone(self: torch.Tensor, *, memory_format: torch.memory_format | None = Non
 
 def _count_device_copy(name: str, src: torch.Tensor, dst: torch.Tensor) -> None:
     # Within the device a copy is a kernel, and a test that only copies has engaged it.
-    METER.kernel(name, (src,), (dst,))
-    METER.transfer("d2d_bytes", src.numel() * src.element_size())
+    METER.kernel(name, (src,), (dst,), copied=src.nbytes)
 
 
 def to_copy(

@@ -93,6 +93,7 @@ _FIRST, _END = 2, 2 + len(_FIELDS)
 _KERNELS, _FALLBACKS, _COMPARISONS = _SLOT["kernels"], _SLOT["fallbacks"], _SLOT["comparison_kernels"]
 _READ, _WRITTEN, _STICKS = _SLOT["bytes_read"], _SLOT["bytes_written"], _SLOT["sticks"]
 _PADDING, _SPILLS, _NS = _SLOT["padding_bytes"], _SLOT["spills"], _SLOT["modelled_ns"]
+_D2D = _SLOT["d2d_bytes"]
 _ALLOCS, _ALLOC_BYTES = _SLOT["allocations"], _SLOT["allocated_bytes"]
 
 
@@ -164,8 +165,11 @@ class Meter:
         finally:
             self._comparing -= 1
 
-    def kernel(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any], macs: int = 0) -> None:
-        """A kernel ran over these tensors; ``macs``: its multiply-adds, where they dominate the bytes moved."""
+    def kernel(
+        self, name: str, inputs: Sequence[Any], outputs: Sequence[Any], macs: int = 0, copied: int = 0
+    ) -> None:
+        """A kernel ran over these tensors; ``macs``: its multiply-adds, where they dominate the bytes moved;
+        ``copied``: bytes it copied within the device."""
         slots = self._slots
         with self._lock:
             if self._comparing:
@@ -181,10 +185,13 @@ class Meter:
             slots[_READ] += in_sticks * stick
             slots[_WRITTEN] += out_sticks * stick
             slots[_STICKS] += in_sticks + out_sticks
-            slots[_PADDING] += padding
+            if padding:
+                slots[_PADDING] += padding
             if moved > self._scratchpads:
                 slots[_SPILLS] += 1
             nanoseconds = moved / self._dram_gbps
+            if copied:
+                slots[_D2D] += copied
             if macs:
                 nanoseconds = max(nanoseconds, macs / self._macs_per_ns)
             slots[_NS] += int(self._launch_ns + nanoseconds)
@@ -215,13 +222,12 @@ class Meter:
             self._slots[_SLOT[field]] += 1
 
     def transfer(self, field: str, size: int) -> None:
-        """``size`` bytes went ``h2d_bytes``, ``d2h_bytes`` or ``d2d_bytes`` (a kernel too, which has the time)."""
+        """``size`` bytes went ``h2d_bytes`` or ``d2h_bytes``."""
         with self._lock:
             if self._comparing:
                 return
             self._slots[_SLOT[field]] += size
-            if field != "d2d_bytes":
-                self._slots[_NS] += int(self._launch_ns + size / self.machine.pcie_gbps)
+            self._slots[_NS] += int(self._launch_ns + size / self.machine.pcie_gbps)
 
     def allocation(self, size: int) -> None:
         """The device gave out ``size`` bytes."""
