@@ -27,11 +27,12 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
 from relay.demo.downstream import DownstreamCI
-from relay.demo.github_more import add_comments, add_renames, add_runs
 from relay.demo.github_files import Files, add_files
+from relay.demo.github_more import add_comments, add_renames, add_runs
 from relay.demo.hooks import add_hooks, deliver
 from relay.demo.hud import Hud, add_hud
 from relay.demo.ledger import APP_ID, GithubError, Ledger, stamp
+from relay.demo.public_reads import Contained, add_public_reads
 from relay.demo.recorder import Fault, Recorder
 
 REPOS = ("pytorch/pytorch", "torch-spyre/torch-spyre", "example-org/backend-ci")
@@ -62,6 +63,8 @@ class LocalGithub:
         add_renames(self.app, self.ledger)
         self.files = Files()
         add_files(self.app, self.files, self.allow)
+        self.contained: Contained = {}
+        add_public_reads(self.app, self.ledger, self.contained)
         _add_issuer(self.app, self)
         add_hud(self.app, self.hud)
         self.asgi = Recorder(self.app, clock, folder / "calls.jsonl")

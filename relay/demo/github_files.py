@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 
 from relay.demo.ledger import GithubError
+from relay.demo.public_reads import raw_file, wants_raw
 
 Branches = dict[str, dict[str, str]]
 
@@ -67,8 +68,11 @@ def add_files(app: FastAPI, files: Files, allow: Callable[[Request, str, str, st
 
     @app.get("/repos/{owner}/{repo}/contents/{path:path}")
     async def get_contents(owner: str, repo: str, path: str, request: Request, ref: str = "main") -> Any:
-        allow(request, f"{owner}/{repo}", "contents", "read")
+        if not wants_raw(request) or "authorization" in request.headers:
+            allow(request, f"{owner}/{repo}", "contents", "read")
         text = files.text(f"{owner}/{repo}", ref, path)
+        if wants_raw(request):
+            return raw_file(request, text)
         coded = base64.encodebytes(text.encode()).decode()
         whole = {"type": "file", "encoding": "base64", "size": len(text.encode()), "content": coded}
         return {**whole, "name": path.rpartition("/")[2], "path": path, "sha": blob_id(text), "url": str(request.url)}

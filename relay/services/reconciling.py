@@ -31,14 +31,16 @@ REFUSED = (400, 413)
 """We answered, and would answer the same again. A 401 may have been a secret that has been rotated since."""
 
 
-def reconcile(engine: Engine, reader: Reader, memory: dict[str, Any], now: float) -> dict[str, Any]:
+def reconcile(
+    engine: Engine, reader: Reader, memory: dict[str, Any], now: float, grace_s: float = GRACE_S
+) -> dict[str, Any]:
     """Looks at the deliveries since the last look, and asks for those that are not here. -> what the next look should
     know: ``until`` (all before was looked at), and the place to go on from where there was too much for one look.
     Unavailable."""
     known_until = float(memory["until"]) if "until" in memory else _beginning(engine, now)
     bound = max(known_until - OVERLAP_S, now - HORIZON_S)
     cursor: str | None = memory.get("cursor")
-    reach = float(memory.get("reach", now - GRACE_S)) if cursor else now - GRACE_S
+    reach = float(memory.get("reach", now - grace_s)) if cursor else now - grace_s
     done = False
     for _ in range(PAGES):
         try:

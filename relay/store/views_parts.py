@@ -85,6 +85,7 @@ JOB_COLUMNS = (
     job.c.completed_at,
     job.c.results,
     job.c.artifact_url,
+    job.c.triage,
 )
 
 
