@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, func, select
 
+from relay.store import views_health
 from relay.store.schema import delivery, dispatch, outbox, shard, worker
 from relay.store.views_parts import BRIEF, CLOSED, EFFECT, brief, counts_of, plain, plain_all
 from relay.store.workers import ALIVE_S
@@ -22,6 +23,9 @@ def status(conn: Connection, *, now: float, base_url: str) -> dict[str, Any]:
         "workers": workers(conn, now),
         "outbox": outbox_state(conn, now),
         "deliveries": deliveries(conn),
+        "chores": views_health.chores(conn, now),
+        "places": views_health.places(conn),
+        "deadlines": views_health.deadlines(conn),
         "unrouted": conn.execute(
             select(func.count()).select_from(delivery).where(delivery.c.state == "received")
         ).scalar_one(),

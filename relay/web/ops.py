@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Iterator
 
 from alembic.migration import MigrationContext
@@ -14,7 +16,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from relay.errors import Unavailable
-from relay.store import views
+from relay.store import views, views_health
 from relay.store.db import MIGRATIONS, reading
 
 router = APIRouter(include_in_schema=False)
@@ -56,13 +58,30 @@ class Tables(Collector):
         self.engine = engine
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
+        now = time.time()
         with reading(self.engine) as conn:
             found = views.tallies(conn)
+            chores, ended = views_health.chores(conn, now), views_health.deadlines(conn)
+            closed, oldest = views_health.places(conn), views_health.oldest_effect(conn, now)
         for table, (name, about, labels) in LABELS.items():
             family = GaugeMetricFamily(name, about, labels=labels)
             for values, n in found[table]:
                 family.add_metric(values, n)
             yield family
+        late = GaugeMetricFamily("relay_chore_late_seconds", "How late a chore is; 0: in time.", labels=("chore",))
+        failed = GaugeMetricFamily("relay_chore_failed", "Whether a chore's last time failed.", labels=("chore",))
+        for one in chores:
+            late.add_metric((one["name"],), one["late_s"])
+            failed.add_metric((one["name"],), 1.0 if one["error"] else 0.0)
+        sweeps = GaugeMetricFamily("relay_deadlines_ended", "Waits the sweeper has ended.", labels=("code",))
+        for code, number in ended.items():
+            sweeps.add_metric((code,), number)
+        places = GaugeMetricFamily("relay_places_closed", "Places to which nothing is sent now.", labels=("code",))
+        for code, number in Counter(place["code"] for place in closed).items():
+            places.add_metric((code,), number)
+        waits = GaugeMetricFamily("relay_outbox_oldest_seconds", "How long the oldest effect has waited.")
+        waits.add_metric((), oldest)
+        yield from (late, failed, sweeps, places, waits)
 
 
 @router.get("/metrics")

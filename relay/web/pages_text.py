@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from relay.store.views_health import notes as health_notes
+
 Map = dict[str, Any]
 
 CHIPS: dict[str, tuple[str, str, str]] = {
@@ -265,7 +267,7 @@ def status_notes(status: Map) -> list[str]:
         notes.append(f"an effect has waited {duration(wait)} to be sent")
     if status["unrouted"] > 20:
         notes.append(f"{plural(status['unrouted'], 'delivery', 'deliveries')} not routed yet")
-    return notes
+    return notes + health_notes(status["chores"], status["places"])
 
 
 def status_sentence(status: Map) -> str:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from factories import make_run, shard_spec
 from outbound_relay import UPSTREAM, pull_request, rerequested, running
 from sqlalchemy import insert, update
 
+from relay import chores
+from relay.services.readers import make_reader
 from relay.store import shards
-from relay.store.schema import delivery, dispatch, job, plan, rerun, shard, streak, worker
+from relay.store.schema import chore, delivery, dispatch, job, plan, rerun, shard, streak, worker
 
 ALLOWLIST = """\
 L1:
@@ -376,3 +380,36 @@ def test_a_closed_pull_request_is_told_and_waits_for_nobody(relay):
         conn.execute(update(delivery).values(due_at=None))
     relay.wait(7 * 3600)
     assert relay.swept["total"]["no-response"] == 0
+
+
+# -------------------------------------------------------------------------------------------------------------- health
+
+
+def test_a_sweeper_that_nobody_runs_is_seen(relay):
+    found = chores.chores_of(relay.engine, relay.world.settings, make_reader(relay.world.settings))
+    mine = [one for one in found if one.name in ("deadlines", "places", "reruns", "levels")]
+    assert len(mine) == 4
+    assert chores.step(relay.engine, mine, time.time()) == [one.name for one in mine]
+    assert chores.step(relay.engine, mine, time.time()) == []  # one of many does it
+    status = relay.http.get(f"{relay.url}/index.json").json()
+    assert {one["name"]: one["late_s"] for one in status["chores"]}["deadlines"] == 0
+    assert 'relay_chore_late_seconds{chore="deadlines"} 0.0' in relay.http.get(f"{relay.url}/metrics").text
+    with relay.engine.begin() as conn:
+        conn.execute(update(chore).where(chore.c.name == "deadlines").values(due_at=time.time() - 600, error="boom"))
+    notes = relay.http.get(f"{relay.url}/index.json").json()["notes"]
+    assert "nobody has done the chore deadlines for 10 min" in notes[0]
+    assert "the chore deadlines failed: boom" in notes
+    page = relay.http.get(f"{relay.url}/").text
+    assert "boom" in page
+    assert 'relay_chore_failed{chore="deadlines"} 1.0' in relay.http.get(f"{relay.url}/metrics").text
+
+
+def test_a_closed_installation_is_on_the_status_page(relay):
+    relay.world.hub.ledger.suspended.add("org")
+    relay.push()
+    relay.turn()
+    assert (
+        "nothing is sent to org (installation-suspended)" in relay.http.get(f"{relay.url}/index.json").json()["notes"]
+    )
+    assert 'relay_places_closed{code="installation-suspended"} 1.0' in relay.http.get(f"{relay.url}/metrics").text
+    assert "suspended" in relay.http.get(f"{relay.url}/").text
