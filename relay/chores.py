@@ -17,7 +17,18 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 
 from relay.errors import RelayError
 from relay.github.reads import Reader
-from relay.services import allowlists, gates, levelling, providers, reconciling, rerunning, sweeping, tidying
+from relay.services import (
+    allowlists,
+    bisecting,
+    gates,
+    levelling,
+    proposing,
+    providers,
+    reconciling,
+    rerunning,
+    sweeping,
+    tidying,
+)
 from relay.services.readers import make_reader
 from relay.settings import Settings
 from relay.store import chores
@@ -28,6 +39,8 @@ TICK_S = 1.0
 TIDY_S = 900.0
 SWEEP_S = 10.0
 LEVELS_S = 3600.0
+SEARCH_S = 10.0
+PROPOSE_S = 3600.0
 
 
 @dataclass(frozen=True)
@@ -50,6 +63,8 @@ def chores_of(engine: Engine, settings: Settings, reader: Reader) -> list[Chore]
         Chore("deadlines", SWEEP_S, lambda m, n: sweeping.sweep(engine, settings, m, n)),
         Chore("reruns", TICK_S, lambda m, n: rerunning.step(engine, settings, n)),
         Chore("places", SWEEP_S / 2, lambda m, n: {"sent again": gates.revive_if_any(engine, n)}),
+        Chore("searches", SEARCH_S, lambda m, n: {"answered": bisecting.go_on(engine, settings, n)}),
+        Chore("proposals", PROPOSE_S, lambda m, n: dict(proposing.refresh(engine, settings, n))),
         Chore("levels", LEVELS_S, lambda m, n: levelling.step(engine, settings, n)),
     ]
     found += [fetching(d) for d in (allowlists.DOCUMENT, providers.DOCUMENT) if d.place(settings) is not None]

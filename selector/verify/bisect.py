@@ -56,14 +56,13 @@ def step(commits: Sequence[str], known: Mapping[str, State]) -> Found | Probe | 
 
 
 def _back(commits: Sequence[str], known: Mapping[str, State]) -> Probe | Lost:
-    oldest = next(i for i, commit in enumerate(commits) if known.get(commit) == "bad")
-    back = 1
-    while oldest - back >= 0:
-        commit = commits[oldest - back]
+    last, back = len(commits) - 1, 1
+    while back <= last:
+        commit = commits[last - back]
         if commit not in known:
             return Probe(commit)
         back *= 2
-    left = [commit for commit in commits[:oldest] if commit not in known]
-    if left:
-        return Probe(left[0])
+    oldest = next((commit for commit in commits if commit not in known), None)
+    if commits[0] not in known and oldest is not None:
+        return Probe(oldest)
     return Lost("it fails as far back as trunk is known")

@@ -1,7 +1,7 @@
 """Is a failure the change's, or does the test fail now and then anyway? Counted re-runs, and an error with a bound.
 
 A variant that failed with the change and passed without it once runs again on both sides, each time alone and in a
-fresh process. Twelve repeats of a test that fails at the same rate with and without the change are blamed on the
+fresh process. Fifteen repeats of a test that fails at the same rate with and without the change are blamed on the
 change with a probability of at most :func:`error_bound`, whatever that rate is (``tests/bench/flake_rule.py``
 simulates it).
 """
@@ -32,9 +32,9 @@ class FlakeRule:
     """``first`` runs a side; where they do not decide, ``more`` a side; ``alpha``: how improbable the difference of all
     of them must be (Fisher's exact test, one-sided) before the change is blamed."""
 
-    first: int = 4
-    more: int = 8
-    alpha: float = 0.01
+    first: int = 6
+    more: int = 9
+    alpha: float = 0.002
 
     def decide(self, head: Tally, base: Tally) -> Finding:
         """What the re-runs say about a variant that failed with the change and passed without it."""

@@ -23,7 +23,7 @@ N, ALL = RULE.first, RULE.first + RULE.more
         ((N, N), (0, 0), "lost"),
         ((ALL, ALL), (ALL, 0), "broken"),
         ((ALL, ALL), (ALL, 2), "broken"),
-        ((ALL, 6), (ALL, 0), "broken"),
+        ((ALL, 8), (ALL, 0), "broken"),
         ((ALL, 2), (ALL, 0), "sometimes"),
         ((ALL, 6), (ALL, 4), "flaky"),
         ((ALL, ALL), (N, 1), "more"),
@@ -39,9 +39,9 @@ def test_fishers_test_on_figures_computed_by_hand() -> None:
     assert excess(Tally(2, 1), Tally(2, 1)) == pytest.approx(5 / 6)
 
 
-def test_the_stated_bound_holds_for_every_rate_and_is_below_one_percent() -> None:
+def test_the_stated_bound_holds_for_every_rate_and_is_below_a_tenth_of_a_percent() -> None:
     bound = error_bound()
-    assert bound < 0.01
+    assert bound < 0.001
     assert all(blame_probability(rate / 200, rate / 200) <= bound + 1e-4 for rate in range(201))
 
 
@@ -59,7 +59,7 @@ def test_a_rule_with_fewer_runs_has_a_bound_of_its_own_that_is_worse() -> None:
 def test_a_sample_of_the_simulation_keeps_the_bound(rate: float) -> None:
     """``tests/bench/flake_rule.py`` runs the whole of it."""
     rng = random.Random(f"flakes {rate}")
-    blamed, runs = 0, 20_000
+    blamed, runs = 0, 40_000
     for _ in range(runs):
         head, base = Tally(), Tally()
         for more in (RULE.first, RULE.more):
@@ -69,5 +69,5 @@ def test_a_sample_of_the_simulation_keeps_the_bound(rate: float) -> None:
                 break
         blamed += RULE.decide(head, base) == "broken"
     expected = blame_probability(rate, rate)
-    assert blamed / runs <= error_bound() * 1.25
+    assert blamed / runs <= error_bound() * 1.5
     assert abs(blamed / runs - expected) < 4 * (expected * (1 - expected) / runs) ** 0.5 + 1e-4

@@ -1,0 +1,92 @@
+"""What trunk's results and the configs themselves propose, kept as rows with their evidence until a person decides."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+from sqlalchemy import Connection, Engine, select, update
+
+from relay.services.device_configs import load_device
+from relay.settings import Settings
+from relay.store import trunk
+from relay.store.schema import dispatch, proposal, result
+from relay.store.upsert import insert_once
+from selector.configs import lint
+from selector.model import Mode, Outcome, Side, TestId, VariantResult
+from selector.plan.proposals import Proposal, Run, propose, stale
+
+log = structlog.get_logger(__name__)
+DAYS = 30.0
+ROWS = 50_000
+
+
+def refresh(engine: Engine, settings: Settings, now: float) -> dict[str, int]:
+    """Looks at the last month of trunk and at the configs; new proposals are opened, those whose reason is gone are
+    closed, and what a person dismissed stays dismissed. -> how many of each."""
+    device = load_device(settings.configs_dir)
+    today = datetime.fromtimestamp(now, UTC).date()
+    problems = lint(device.texts, today=today)
+    with engine.begin() as conn:
+        found = propose(runs_of(conn, settings.device, now), device.configs, today).proposals + stale(problems)
+        return _keep(conn, settings.device, found, now)
+
+
+def runs_of(conn: Connection, device: str, now: float) -> dict[TestId, list[Run]]:
+    """Trunk's runs of the last month by test, newest first: one a dispatch."""
+    rows = conn.execute(
+        select(result, dispatch.c.compare_sha)
+        .join(dispatch, dispatch.c.id == result.c.dispatch_id)
+        .where(
+            dispatch.c.device == device,
+            dispatch.c.compare_sha.is_not(None),
+            trunk.is_trunk(),
+            result.c.side.in_(trunk.SIDES),
+            result.c.recorded_at > now - DAYS * 86400.0,
+        )
+        .order_by(result.c.recorded_at.desc(), result.c.id.desc())
+        .limit(ROWS)
+    )
+    found: dict[TestId, dict[tuple[str, str], list[VariantResult]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        test = TestId.parse(row.test)
+        found[test][row.dispatch_id, row.compare_sha].append(
+            VariantResult(
+                test, row.variant, Outcome(row.outcome), Mode(row.mode), Side.BASE,
+                message=row.message, log_tail=row.log_tail,
+            )
+        )  # fmt: skip
+    return {test: [Run(sha, seen) for (_, sha), seen in by_run.items()] for test, by_run in found.items()}
+
+
+def _keep(conn: Connection, device: str, found: list[Proposal], now: float) -> dict[str, int]:
+    keys = set()
+    opened = 0
+    for one in found:
+        key = hashlib.sha256("\0".join((device, one.kind, one.subject)).encode()).hexdigest()
+        keys.add(key)
+        told: dict[str, Any] = {
+            "reason": one.reason,
+            "evidence": list(one.evidence),
+            "issue": one.edit.issue if one.edit else "",
+            "until": one.until,
+            "updated_at": now,
+        }
+        first = {"key": key, "device": device, "kind": one.kind, "subject": one.subject, "created_at": now}
+        if insert_once(conn, proposal, {**first, **told, "state": "open"}):
+            opened += 1
+            continue
+        conn.execute(update(proposal).where(proposal.c.key == key, proposal.c.state == "open").values(**told))
+        # it was gone, and its reason is back
+        conn.execute(
+            update(proposal).where(proposal.c.key == key, proposal.c.state == "gone").values(**told, state="open")
+        )
+    closed = conn.execute(
+        update(proposal)
+        .where(proposal.c.device == device, proposal.c.state == "open", proposal.c.key.not_in(keys))
+        .values(state="gone", updated_at=now)
+    )
+    return {"open": len(keys), "new": opened, "gone": closed.rowcount}
