@@ -201,8 +201,20 @@ def parse(raw: bytes) -> Callback:
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON schema of a callback's body, for the API's description."""
-    return _Body.model_json_schema(ref_template="#/components/schemas/{model}")
+    """The JSON schema of a callback's body, whole in itself, for the API's description."""
+    schema = _Body.model_json_schema()
+    parts = schema.pop("$defs", {})
+
+    def whole(node: Any) -> Any:
+        if isinstance(node, list):
+            return [whole(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        if "$ref" in node:
+            return whole(parts[node["$ref"].rpartition("/")[2]])
+        return {key: whole(value) for key, value in node.items()}
+
+    return dict(whole(schema))
 
 
 def bind(callback: Callback, provider: Provider, claims: Mapping[str, Any]) -> None:

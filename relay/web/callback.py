@@ -66,13 +66,15 @@ class Counter:
             return self._issuers
 
 
-_BODY = {
+_DESCRIBED = {
+    "parameters": [
+        {"name": "Authorization", "in": "header", "required": True, "schema": {"type": "string"}, "example": "Bearer …"}
+    ],
     "requestBody": {"required": True, "content": {"application/json": {"schema": wire.json_schema()}}},
-    "security": [{"oidc": []}],
 }
 
 
-@router.post("/github/callback", openapi_extra=_BODY)
+@router.post("/github/callback", openapi_extra=_DESCRIBED)
 async def report(request: Request) -> dict[str, Any]:
     """Takes a job's report, with an OIDC token of the run as bearer; docs/callback.md has the body and the answers."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")

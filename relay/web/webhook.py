@@ -16,7 +16,18 @@ from relay.web.body import read_body
 router = APIRouter()
 
 
-@router.post("/github/webhook", status_code=202)
+_HEADERS = {
+    "X-GitHub-Event": {"type": "string", "pattern": "^[a-z][a-z0-9_]{0,63}$"},
+    "X-GitHub-Delivery": {"type": "string", "pattern": "^[!-~]{1,64}$"},
+    "X-Hub-Signature-256": {"type": "string"},
+}
+_DESCRIBED = {
+    "parameters": [{"name": n, "in": "header", "required": True, "schema": schema} for n, schema in _HEADERS.items()],
+    "requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}},
+}
+
+
+@router.post("/github/webhook", status_code=202, openapi_extra=_DESCRIBED)
 async def webhook(request: Request) -> JSONResponse:
     """Takes a delivery of GitHub's. 202: committed (``accepted``), already known (``duplicate``) or not wanted
     (``ignored``, with code and reason)."""
