@@ -165,9 +165,7 @@ class Meter:
         finally:
             self._comparing -= 1
 
-    def kernel(
-        self, name: str, inputs: Sequence[Any], outputs: Sequence[Any], macs: int = 0, copied: int = 0
-    ) -> None:
+    def kernel(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any], macs: int = 0, copied: int = 0) -> None:
         """A kernel ran over these tensors; ``macs``: its multiply-adds, where they dominate the bytes moved;
         ``copied``: bytes it copied within the device."""
         slots = self._slots
