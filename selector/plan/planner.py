@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from selector.configs import Capability, ReuseConfigs, VariantRule
-from selector.model import Change, Decision, Evidence, LeftOut, Mode, PlannedTest, RunPlan, ShardSpec, Stage, TestId
+from selector.model import Change, Decision, Evidence, LeftOut, Mode, PlannedTest, RunPlan, Stage, TestId
 from selector.plan.model import Budget, History, RelevantTest, WorkerOffer
+from selector.plan.packing import FILE_SECONDS, pack
 from selector.plan.runtime import choose_runtime
 
 VARIANT_SECONDS = 0.05  # mean of op tests on the emulated device; only used where nothing was measured
 SLOW_FACTOR = 20.0
-FILE_SECONDS = 1.0  # importing and collecting a file, once a shard
-MIN_SHARD_SECONDS = 5.0  # below that a shard's own cost outweighs what a second worker gains
 EDITED_CODES = frozenset(("edited-test", "new-test"))
 
 
@@ -81,7 +80,7 @@ def plan(
         for c in left
     )
     found += [Decision(Stage.PLAN, str(x.test), "left-out", "plan-over-budget", x.reason) for x in left_out]
-    shards = _pack(planned, budget)
+    shards = pack(planned, budget.workers, budget.shard_seconds)
     return RunPlan(runtime, planned, shards, bool(left_out), left_out, not_exercised), tuple(found)
 
 
@@ -144,38 +143,3 @@ def _within(ordered: Sequence[_Candidate], budget: Budget) -> tuple[list[_Candid
         used += cost
         files.add(c.test.file)
     return list(ordered), []
-
-
-def _pack(planned: Sequence[PlannedTest], budget: Budget) -> tuple[ShardSpec, ...]:
-    """Shards of about ``shard_seconds``: a file stays together as far as it fits, files by their most urgent test."""
-    by_file: dict[str, list[PlannedTest]] = {}
-    for item in planned:  # planned is in order of urgency, so the files are, too
-        by_file.setdefault(item.test.file, []).append(item)
-    total = sum(p.est_seconds for p in planned) + FILE_SECONDS * len(by_file)
-    share = max(total / max(budget.workers, 1), MIN_SHARD_SECONDS)
-    target = min(budget.shard_seconds, share) if budget.shard_seconds > 0 else share
-    shards: list[ShardSpec] = []
-    tests: list[TestId] = []
-    seconds = 0.0
-
-    def close() -> None:
-        nonlocal tests, seconds
-        if tests:
-            shards.append(ShardSpec(len(shards), tuple(tests), round(seconds, 3)))
-        tests, seconds = [], 0.0
-
-    for group in by_file.values():
-        whole = FILE_SECONDS + sum(p.est_seconds for p in group)
-        if tests and seconds + whole > target:
-            close()
-        fresh = True
-        for item in group:
-            cost = item.est_seconds + (FILE_SECONDS if fresh else 0.0)
-            if tests and not fresh and seconds + cost > target:
-                close()
-                cost = item.est_seconds + FILE_SECONDS
-            tests.append(item.test)
-            seconds += cost
-            fresh = False
-    close()
-    return tuple(shards)
