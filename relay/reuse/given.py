@@ -7,7 +7,6 @@ tests and stay as they are; nothing of a config is evaluated as Python.
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import SkipTest
@@ -16,12 +15,9 @@ import torch
 from torch.utils._pytree import tree_map
 
 from relay.reuse.model_inputs import Builder, Unbuildable, on
-from relay.reuse.model_ops import resolve_module
+from relay.reuse.model_ops import packages, resolve_module
 from selector.configs.given import Given
 from selector.configs.tree import Inputs, Item
-
-PACKAGES = "RELAY_MODULE_PACKAGES"
-"""packages beside torch.nn whose modules configs may add, separated by commas: importing them runs their code"""
 
 
 def op_with(op: Any, given: Given) -> Any:
@@ -84,10 +80,9 @@ def module_at(item: Item) -> Any:
             raise SkipTest(missing)
         raise ValueError(f"{item.place}: a module that is added by module_path needs forward_inputs")
 
-    allowed = frozenset(filter(None, os.environ.get(PACKAGES, "").split(",")))
     missing = ""
     try:
-        cls = resolve_module(item.module_path, allowed)
+        cls = resolve_module(item.module_path, packages())
     except Unbuildable as exc:
         cls, missing = torch.nn.Identity, f"{item.place}: {exc}"
     made = Added(cls, module_inputs_func=none_given)

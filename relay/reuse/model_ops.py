@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import operator
+import os
 import types
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -86,7 +87,7 @@ def _op_run(case: Mapping[str, Any]) -> Callable[[str, Any, Any], Any]:
 
 
 def _module_run(case: Mapping[str, Any], folder: Path) -> Callable[[str, Any, Any], Any]:
-    cls = resolve_module(case["name"])
+    cls = resolve_module(case["name"], packages())
     inputs = case["constructor"] or {}
 
     def run(device: str, args: Any, kwargs: Any) -> Any:
@@ -147,8 +148,16 @@ def _is_operator(found: Any) -> bool:
     return isinstance(found, types.FunctionType) and found.__module__ in _MODULES_OF_OPERATORS
 
 
-def resolve_module(name: str, packages: frozenset[str] = frozenset()) -> Any:
-    """A class of torch.nn, or of one of ``packages``, whose code the machine's owner lets configs run.
+PACKAGES = "RELAY_MODULE_PACKAGES"
+"""packages beside torch.nn whose modules configs may name, separated by commas: importing them runs their code"""
+
+
+def packages() -> frozenset[str]:
+    return frozenset(filter(None, os.environ.get(PACKAGES, "").split(",")))
+
+
+def resolve_module(name: str, allowed: frozenset[str] = frozenset()) -> Any:
+    """A class of torch.nn, or of one of the ``allowed`` packages, whose code the machine's owner lets configs run.
 
     Raises Unbuildable for every other.
     """
@@ -156,12 +165,11 @@ def resolve_module(name: str, packages: frozenset[str] = frozenset()) -> Any:
     found: Any = None
     if prefix == "torch.nn" or prefix.startswith("torch.nn.modules"):
         found = getattr(torch.nn, last, None)
-    elif prefix.partition(".")[0] in packages:
+    elif prefix.partition(".")[0] in allowed:
         try:
             found = getattr(importlib.import_module(prefix), last, None)
         except ImportError as exc:
             raise Unbuildable(f"{name} cannot be imported here: {exc}") from exc
     if not (isinstance(found, type) and issubclass(found, torch.nn.Module)):
-        allowed = ", ".join(["torch.nn", *sorted(packages)])
-        raise Unbuildable(f"{name} is not a module of {allowed}")
+        raise Unbuildable(f"{name} is not a module of {', '.join(['torch.nn', *sorted(allowed)])}")
     return found

@@ -55,13 +55,19 @@ def _is_literal(node: ast.expr) -> bool:
     return False
 
 
+def _inside(path: str) -> str:
+    if path.startswith(("/", "~", "$")) or ".." in path.split("/") or "\\" in path:
+        raise wrong("config-path", f"{path!r} lies outside of the config's folder", "put the file beside the config")
+    return path
+
+
 class InitArgs(Block):
     """What an ``init`` needs: ``randint`` high, ``full`` fill_value, ``file`` path, ``cumsum_offsets`` total."""
 
     low: Number = 0
     high: Given[Number] = None
     fill_value: Given[Number] = None
-    path: Given[TextValue] = None
+    path: Given[Annotated[TextValue, AfterValidator(_inside)]] = None
     key: Any = None
     total: Given[Count] = None
 

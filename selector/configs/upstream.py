@@ -152,9 +152,11 @@ class _Check:
     def file(self, suite: Suite, file: FileEntry) -> None:
         at = file.path.place or file.place
         here = [path for path in self.paths if file.path.matches(path)]
+        if not here and file.allow_empty:
+            return  # the entry itself says so
         if not here:
+            fine = file.path.regex is not None and suite.allow_empty
             glob = file.path.regex is not None
-            fine = file.allow_empty or (glob and suite.allow_empty)
             what = "the glob matches no file of upstream" if glob else "there is no such file in upstream"
             self.add(at, "config-dead-file", f"{file.path.text}: {what}", self._moved_file(file), warn=fine)
             return

@@ -4,6 +4,7 @@ limits that torch 2.13's own test class can carry (``op_allowlist``, ``test_excl
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 import reuse_process
@@ -159,3 +160,21 @@ def test_modules_are_made_of_the_configs_inputs_and_added_by_their_path(ran: Ran
     outcome, said = ran.said("test_modules_not_given_spyre_float32")
     assert outcome == "failed"
     assert "needs forward_inputs" in said
+
+
+def test_modules_of_a_package_are_had_where_the_machines_owner_allows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from relay.reuse.model_inputs import Unbuildable
+    from relay.reuse.model_ops import PACKAGES, packages, resolve_module
+
+    (tmp_path / "model_of_ours.py").write_text("import torch\nclass Net(torch.nn.Module):\n    pass\nNOT = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(Unbuildable, match="not a module of torch.nn"):
+        resolve_module("model_of_ours.Net", packages())
+    monkeypatch.setenv(PACKAGES, "model_of_ours,other")
+    assert resolve_module("model_of_ours.Net", packages()).__name__ == "Net"
+    with pytest.raises(Unbuildable, match="not a module of torch.nn, model_of_ours, other"):
+        resolve_module("model_of_ours.NOT", packages())
+    with pytest.raises(Unbuildable, match="cannot be imported here"):
+        resolve_module("other.Net", packages())

@@ -54,6 +54,14 @@ BAD = [
     ("no files", "test_suite_config:\n  labels: []\n", 2, 3, "config-missing-key", "files"),
     ("unknown token", HEAD.replace("TORCH_ROOT", "TORCHROOT"), 3, 13, "config-path", "TORCH_ROOT"),
     ("path out of the tree", HEAD.replace("test/", "../"), 3, 13, "config-path", "inside"),
+    (
+        "a file elsewhere",
+        TEST + "          edits: {inputs: {args: [{tensor: {shape: [1], init: file, init_args: {path: ../a.pt}}}]}}\n",
+        6,
+        87,
+        "config-path",
+        "outside of the config's folder",
+    ),
     ("unknown platform", TEST + "          platform: x86\n", 6, 21, "config-value", "did you mean 'x86_64'?"),
     (
         "no inputs for a tensor",

@@ -1,5 +1,6 @@
 """Which entry governs a variant."""
 
+import re
 from datetime import date
 from pathlib import Path
 
@@ -217,6 +218,20 @@ REAL = Path(__file__).parents[4] / "shared/data/spyre-configs"
 @pytest.mark.skipif(
     not REAL.is_dir(), reason=f"LOUD: the real configs are not at {REAL}; nothing was checked with them"
 )
+def test_what_is_odd_in_the_real_configs_is_what_the_docs_say(shared: Path) -> None:
+    root = shared / "data/spyre-configs"
+    files = sorted(root.rglob("*.yaml"))
+    found = [p for f in files for p in lint([ConfigSource(str(f), f.read_text(encoding="utf-8"))], compat=True)]
+    assert {p.level for p in found} == {"warning"}
+    page = (Path(__file__).parents[3] / "docs/configs.md").read_text(encoding="utf-8")
+    told = re.findall(r"^\| `(config-[\w-]+)` \| (\d+) \| (\d+) \|", page, re.M)
+    kinds = {code: [p for p in found if p.code == code] for code in {p.code for p in found}}
+    assert {code: (int(n), int(m)) for code, n, m in told} == {
+        code: (len(ps), len({p.source for p in ps})) for code, ps in kinds.items()
+    }
+    assert f"its {len(files)} files" in page
+
+
 def test_every_real_config_loads() -> None:
     files = sorted(REAL.rglob("*.yaml"))
     assert len(files) > 70
@@ -240,3 +255,44 @@ def test_a_real_config_governs_as_it_is_written() -> None:
     assert configs.rule(zero, "abs", dtype="float32").mode is Mode.MANDATORY_SUCCESS
     assert configs.rule(zero, "abs", dtype="float16").mode is Mode.SKIP
     assert configs.rule(TestId(path, "TestUnaryUfuncs", "test_no_such")).listed is False
+
+
+PLATFORMS = """
+test_suite_config:
+  files:
+    - path: ${TORCH_ROOT}/test/test_x.py
+      unlisted_test_mode: mandatory_success
+      tests:
+        - {names: [TestX::test_a], mode: xfail, reason: everywhere}
+        - {names: [TestX::test_a], mode: skip, platform: s390x, reason: big ends first}
+        - {names: [TestX::test_a], platform: [ppc64le, x86_64]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("machine", "mode"),
+    [
+        ("s390x", Mode.SKIP),
+        ("x86_64", Mode.MANDATORY_SUCCESS),
+        ("AMD64", Mode.MANDATORY_SUCCESS),
+        ("arm64", Mode.XFAIL),
+    ],
+)
+def test_an_entry_may_be_about_some_machines_alone(machine: str, mode: Mode) -> None:
+    source = ConfigSource("x.yaml", PLATFORMS)
+    assert lint([source]) == []
+    assert load_configs([source], platform=machine).rule(TestId("test/test_x.py", "TestX", "test_a")).mode is mode
+
+
+def test_two_entries_about_the_same_machine_disagree() -> None:
+    source = ConfigSource("x.yaml", PLATFORMS.replace("[ppc64le, x86_64]", "[s390x]"))
+    assert [p.code for p in lint([source])] == ["config-conflict"]
+
+
+def test_an_entry_for_one_parametrisation_lets_its_test_run() -> None:
+    text = PLATFORMS.partition("      tests:")[0].replace("mandatory_success", "skip")
+    text += "      tests:\n        - {names: [TestX::test_n_n_2]}\n"
+    configs = load_configs([ConfigSource("x.yaml", text)])
+    assert configs.runs(TestId("test/test_x.py", "TestX", "test_n"))
+    assert not configs.runs(TestId("test/test_x.py", "TestX", "test_m"))
+    assert configs.named_variants(TestId("test/test_x.py", "TestX", "test_n")) == {"test_n_n_2"}

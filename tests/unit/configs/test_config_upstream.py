@@ -109,6 +109,11 @@ def test_a_name_that_names_something(name: str) -> None:
     assert found(config(NAME.format(name))) == []
 
 
+def test_a_dead_path_that_its_entry_allows_is_no_problem() -> None:
+    text = config(path="${TORCH_ROOT}/test/test_gone.py").text + "      allow_empty: true\n"
+    assert found(ConfigSource("x.yaml", text)) == []
+
+
 @pytest.mark.parametrize(
     ("path", "hint"),
     [
