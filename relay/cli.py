@@ -23,6 +23,8 @@ config_app = typer.Typer(help="The device's reuse configs.", no_args_is_help=Tru
 allowlist_app = typer.Typer(help="The allowlist of downstream repositories.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 app.add_typer(allowlist_app, name="allowlist")
+quarantine_app = typer.Typer(help="Flaky tests that a person has taken note of, each with an end.", no_args_is_help=True)
+app.add_typer(quarantine_app, name="quarantine")
 outbox_app = typer.Typer(help="What leaves the relay: look, send again, give up.", no_args_is_help=True)
 app.add_typer(outbox_app, name="outbox")
 triage_app = typer.Typer(help="Which tests are for the device.", no_args_is_help=True)
@@ -330,6 +332,40 @@ def triage_eval(
     from relay import cli_triage
 
     raise typer.Exit(cli_triage.run(configs, upstream, sheet, opdb, evidence or [], cache, as_json=as_json))
+
+
+@quarantine_app.command("add")
+def quarantine_add(
+    test: Annotated[str, typer.Argument(help="test/test_x.py::TestX::test_a, by its names in the source.")],
+    reason: Annotated[str, typer.Option(help="Why it fails now and then.")],
+    issue: Annotated[str, typer.Option(help="Where it is mended: a URL or owner/repo#12.")],
+    until: Annotated[str, typer.Option(help="The last day, as 2026-12-31.")],
+    variant: Annotated[str, typer.Option(help="One generated variant; default: all.")] = "",
+    evidence: Annotated[str, typer.Option(help="The runs that showed it.")] = "",
+    config: ConfigFile = None,
+) -> None:
+    """Put a test into quarantine: its failures count again when re-runs blame a change, and from that day on."""
+    from relay import cli_quarantine
+
+    raise typer.Exit(cli_quarantine.add(config, test, variant, reason, issue, until, evidence))
+
+
+@quarantine_app.command("end")
+def quarantine_end(
+    id: Annotated[int, typer.Argument(help="From relay quarantine list.")], config: ConfigFile = None
+) -> None:
+    """Take an entry out before its time."""
+    from relay import cli_quarantine
+
+    raise typer.Exit(cli_quarantine.end(config, id))
+
+
+@quarantine_app.command("list")
+def quarantine_list(config: ConfigFile = None) -> None:
+    """Every entry with its state: holds, expired, ended."""
+    from relay import cli_quarantine
+
+    raise typer.Exit(cli_quarantine.show(config))
 
 
 @allowlist_app.command("lint")
