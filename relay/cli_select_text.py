@@ -83,6 +83,9 @@ def _headline(selection: Selection, console: Console) -> None:
         f"{runtime.kind.value} on torch {runtime.torch}"
     )
     print_line(console, "", text)
+    if counts.get("native_files"):
+        native = f"{counts['native_files']} of the files are native code: they reach {counts['native_impacted']} tests"
+        print_line(console, "", f"{native}, and take effect in a build only")
     if selection.plan.partial:
         print_line(console, "", f"The plan is partial: {counts['left_out']} tests did not fit into the budget.")
 
@@ -106,9 +109,14 @@ def _selected(tests: Iterable[PlannedTest], by_subject: dict[str, list[Decision]
     _title(console, "2. Selected, and why")
     alike: dict[tuple[str, ...], list[PlannedTest]] = defaultdict(list)
     for test in tests:
-        # tests that only the widening put in have one reason in common
-        key = ("unmapped-change",) if test.codes == ("unmapped-change",) else (str(test.test),)
-        alike[key].append(test)
+        # tests that only the widening put in have one reason in common; others may have the very same evidence
+        facts = [
+            fact.detail
+            for decision in by_subject.get(str(test.test), ())
+            if decision.stage is Stage.DISCOVER
+            for fact in decision.evidence
+        ]
+        alike[("unmapped-change",) if test.codes == ("unmapped-change",) else (*test.codes, *facts)].append(test)
     for group in alike.values():
         for test in group[:ALIKE]:
             _one(test, by_subject.get(str(test.test), []), console)

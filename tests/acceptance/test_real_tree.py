@@ -32,6 +32,10 @@ REFS = "torch/_refs/__init__.py"
 OPINFOS = "torch/testing/_internal/common_methods_invocations.py"
 LERP = "aten/src/ATen/native/cpu/LerpKernel.cpp"
 CORE = "c10/core/TensorImpl.cpp"
+SORTING = "aten/src/ATen/native/SortingUtils.h"
+VIEW_SCRIPT = "tools/autograd/gen_inplace_or_view_type.py"
+VARIABLE_SCRIPT = "tools/autograd/gen_variable_type.py"
+METAS = "torch/_meta_registrations.py"
 
 Edit = Callable[[str], str]
 """A file's text to the same with one thing changed; the place is found in the tree at hand, no line of it is here."""
@@ -110,12 +114,29 @@ def native_statement_first(function: str) -> Edit:
     return edit
 
 
+def named_in(collection: str, op: str) -> Edit:
+    """One more string in a module's set of names."""
+
+    def edit(text: str) -> str:
+        def wanted(n: ast.AST) -> bool:
+            return isinstance(n, ast.Assign) and getattr(n.targets[0], "id", "") == collection
+
+        first = one(text, wanted).value.elts[0]
+        return put(text, (first.lineno, first.col_offset), (first.lineno, first.col_offset), f'"{op}",\n    ')
+
+    return edit
+
+
 EDITS: dict[str, tuple[str, Edit]] = {
     "reference": (REFS, factors_swapped("addcdiv")),
     "helper": (VIEWS, number_raised("_make_tensor")),
     "opinfo": (OPINFOS, entry_rewritten("logit")),
     "kernel": (LERP, native_statement_first("lerp_tensor_kernel")),
     "core": (CORE, native_statement_first("release_resources")),
+    "header": (SORTING, native_statement_first("_reduction_with_indices_allocate_or_resize_output")),
+    "script": (VIEW_SCRIPT, statement_first("emit_view_body")),
+    "list in a script": (VARIABLE_SCRIPT, named_in("DONT_REQUIRE_DERIVATIVE", "addcdiv")),
+    "meta function": (METAS, statement_first("meta_addbmm")),
 }
 
 
@@ -160,7 +181,13 @@ def patch(tree: Path, *edits: tuple[str, Edit]) -> str:
 def test_the_inventory_of_the_whole_tree(pytorch_tree: Path, tmp_path: Path) -> None:
     said = json.loads(command("-m", "relay.cli", "inventory", str(pytorch_tree), "--json", "--cache", str(tmp_path)))
     assert (said["parsed_files"], said["test_files"], said["problems"]) == (1080, 855, [])
-    assert 24_150 <= said["test_methods"] <= 24_250
+    assert said["test_methods"] == 24_233
+    assert said["nested_methods"] == 54
+    assert said["inherited_tests"] > 1_500
+    assert said["made_tests"] > 8_000
+    assert said["made_by_pattern"] < 30
+    assert all(said["features"][name] > 100 for name in ("distributed", "inductor", "dynamo", "autograd", "sparse"))
+    assert all(said["features"][name] > 100 for name in ("quantized", "profiler", "cuda"))
     assert 1_900 <= said["test_classes"] <= 1_960
     assert 210 <= said["instantiate_calls"] <= 213
 
@@ -179,9 +206,15 @@ def selections(pytorch_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         git(tree, "read-tree", "main")
         git(tree, "apply", "--cached", given=patch(pytorch_tree, edit))
         head = git(tree, "commit-tree", git(tree, "write-tree"), "-p", "main", "-m", f"Edit a {name}")
-        args = ("--upstream", str(tree), "--base", "main", "--head", head, "--opdb", str(opdb), "--json")
-        found[name] = json.loads(command("-m", "relay.cli", "select", *args, "--cache", str(folder / "cache")))
+        args = ("--upstream", str(tree), "--base", "main", "--head", head, "--opdb", str(opdb))
+        args = (*args, "--cache", str(folder / "cache"))
+        found[name] = json.loads(command("-m", "relay.cli", "select", *args, "--json"))
+        if name in EXPLAINED:
+            found[name]["explained"] = command("-m", "relay.cli", "select", *args, "--explain")
     return found
+
+
+EXPLAINED = ("header", "script")
 
 
 def planned(selection: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -248,6 +281,44 @@ def test_what_no_rule_can_map_widens_and_says_so(selections: dict[str, dict[str,
     assert CORE in wide["reason"]
     assert said["counts"]["impacted"] > 3_000
     assert said["partial"] == bool(said["left_out"])
+
+
+def test_a_changed_header_reaches_the_kernels_that_use_it(selections: dict[str, dict[str, Any]]) -> None:
+    said = selections["header"]
+    assert said["counts"]["impacted"] < 250
+    assert (said["counts"]["native_files"], said["counts"]["native_impacted"]) == (1, said["counts"]["impacted"])
+    tests = planned(said)
+    assert all("op-native-code" in test["codes"] for test in tests.values())
+    ops = {op for test in tests.values() for op in test["ops"]}
+    assert ops
+    assert ops <= {"kthvalue", "median", "nanmedian", "mode", "sort", "topk"}
+    assert SORTING in " ".join(item["path"] for item in said["not_exercised"])
+    text = " ".join(said["explained"].split())
+    assert f"a kernel of it uses what differs in {SORTING}" in text
+    assert "1 of the files are native code" in text
+
+
+def test_a_generating_script_widens_but_for_the_names_in_its_lists(selections: dict[str, dict[str, Any]]) -> None:
+    said = selections["script"]
+    assert said["counts"]["impacted"] > 3_000
+    text = " ".join(said["explained"].split())
+    assert "it generates code for every op" in text
+    assert "generates views and in-place variants" in text
+    named = selections["list in a script"]
+    assert named["counts"]["impacted"] < 1_500
+    assert not [d for d in named["decisions"] if d["verdict"] == "widened"]
+    drawing = [test for test in planned(named).values() if "op-codegen" in test["codes"]]
+    assert drawing
+    assert {op for test in drawing for op in test["ops"]} == {"addcdiv", "_refs.addcdiv"}
+
+
+def test_a_meta_function_reaches_the_tests_of_its_op(selections: dict[str, dict[str, Any]]) -> None:
+    said = selections["meta function"]
+    assert 0 < said["counts"]["impacted"] < 250
+    assert said["counts"]["native_files"] == 0
+    assert all("op-registered" in test["codes"] for test in planned(said).values())
+    first = next(iter(planned(said)))
+    assert f"meta_addbmm of {METAS} is its meta function" in " ".join(reasons(said, first))
 
 
 # ---------------------------------------------------------------------------------------------------------- whole relay
