@@ -64,7 +64,8 @@ def verify(
     executed = [r for r in head if r.outcome not in _NOT_EXECUTED]
     not_exercised = _not_exercised(problems, plan)
     facts = Facts(
-        judged=tuple(judged),
+        # what was drawn and not reached may be blamed on the change, and weakens its verdict in no other way
+        judged=tuple(j for j in judged if j.counts or j.cause.codes != (EXPLORED,)),
         counts=counts,
         tests=len({r.test for r in executed}),
         planned=len(plan.tests),

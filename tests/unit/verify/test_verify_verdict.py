@@ -326,3 +326,18 @@ def test_what_a_worker_could_not_lay_over_was_not_exercised() -> None:
     assert "40%" in verdict.not_exercised[1].reason
     # on the base it says nothing about the change
     assert judge(head(), problems=report_problems("s1", Side.BASE, report)).conclusion is Conclusion.SUCCESS
+
+
+def test_a_drawn_test_weakens_no_verdict_and_its_regression_counts() -> None:
+    drawn = PlannedTest(B, Mode.MANDATORY_SUCCESS, 0.0, 0.5, ("explore",))
+    plan = replace(PLAN, tests=(*PLAN.tests, drawn))
+    why = {**WHY, B: (("explore",), ())}
+    bad = head("failed", "test_b_spyre", B, message="odd")
+
+    def told(*base: VariantResult) -> str:
+        return verify(why, [GOOD, bad], base, (), plan).conclusion.value
+
+    assert told() == "success", "nothing is known of the base, and nobody asked for this test"
+    assert told(replace(bad, side=Side.BASE)) == "success"
+    assert told(replace(bad, side=Side.BASE, outcome=Outcome.PASSED)) == "failure"
+    assert verify(why, [GOOD], [], (), plan).conclusion.value == "success", "nor does one without a result"
