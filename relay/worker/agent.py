@@ -156,8 +156,9 @@ class _Leased:
         read, write = os.pipe()
         with open(tmp / "runner.log", "wb") as out:
             order = Order(
-                spec, tree.absolute(), write, out.fileno(), self._head(tree, files), self._config.trust == "strict"
-            )
+                spec, tree.absolute(), write, out.fileno(), self._head(tree), self._overlaid(tree, files),
+                self._config.trust == "strict",
+            )  # fmt: skip
             running = self._runners.run(order)
         os.close(write)
         try:
@@ -171,13 +172,16 @@ class _Leased:
             last = {"failed": f"{running.how}: {words}" if words else running.how}
         return last
 
-    def _head(self, tree: Path, files: tuple[str, ...]) -> str | None:
-        """What a process that imports this head's torch is good for; None: the installed torch is the one to run."""
-        site = overlay.installed_site()
-        if self._lease["shard"]["runtime"]["kind"] != "overlay" or site is None:
-            return None
+    def _head(self, tree: Path) -> str:
+        """What a process that imported this head's code is good for: shards of this run on this commit."""
         # the inode: a tree that was fetched anew is another folder of the same name
-        return f"{tree}:{tree.stat().st_ino}" if overlay.needed(tree, files, site) else None
+        return f"{self._lease['shard'].get('dispatch_id')}:{tree}:{tree.stat().st_ino}"
+
+    def _overlaid(self, tree: Path, files: tuple[str, ...]) -> bool:
+        """Whether torch itself is the head's: not the installed one, which a warm process has."""
+        site = overlay.installed_site()
+        wanted = self._lease["shard"]["runtime"]["kind"] == "overlay" and site is not None
+        return wanted and site is not None and overlay.needed(tree, files, site)
 
     def _stream(self, fd: int) -> dict[str, Any] | None:
         """Reads lines until the runner closes the pipe; sends them every FLUSH_S or FLUSH_LINES."""

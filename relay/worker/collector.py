@@ -1,6 +1,7 @@
 """The collector: a fork of the host that imports the test files with pytest and forks a child a batch of variants.
 
-Collects once a round: for a file of 20,000 variants that is most of the work. It runs upstream's code at import.
+Collects once, for any number of shards of its files: for a file of 20,000 variants that is most of the work. It runs
+upstream's code at import.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from relay import device
 from relay.reuse.policy import Reuse, activate
 from relay.reuse.registry import Registry
 from relay.worker import child, protocol, sandbox
-from relay.worker.collect import INI, FileProgress, arguments, find
+from relay.worker.collect import INI, Collected, FileProgress, arguments, find
 from relay.worker.host import Job, Pipes, end_others
 
 ROWS_A_LINE = 20
@@ -46,8 +46,10 @@ def main(job: Job, pipes: Pipes, alone: bool) -> int:
     progress = FileProgress(
         reuse, lambda file, state, error: say("file", file=file, state=state, error=child.cut(error, 4000))
     )
-    loop = _Loop(job, pipes, reuse, say, alone)
-    code = pytest.main(arguments(job.tree, ini, job.files), plugins=[progress, loop])
+    collected = Collected(reuse)
+    loop = _Loop(job, pipes, reuse, say, alone, collected, progress)
+    gc.disable()  # millions of objects come, and none of them goes
+    code = pytest.main(arguments(job.tree, ini, job.files), plugins=[progress, collected, loop])
     # a file that ends the session (sys.exit, KeyboardInterrupt at import) never gets to the loop: the supervisor sees
     # this process end while that file was being imported
     return 0 if loop.ran else int(code) or 1
@@ -56,8 +58,11 @@ def main(job: Job, pipes: Pipes, alone: bool) -> int:
 class _Loop:
     """A pytest plugin in the place of pytest's own loop: runs what the supervisor orders, in forked children."""
 
-    def __init__(self, job: Job, pipes: Pipes, reuse: Reuse, say: Any, alone: bool) -> None:
+    def __init__(
+        self, job: Job, pipes: Pipes, reuse: Reuse, say: Any, alone: bool, collected: Collected, progress: FileProgress
+    ) -> None:
         self._job, self._pipes, self._reuse, self._say, self._alone = job, pipes, reuse, say, alone
+        self._collected, self._progress = collected, progress
         self._items: dict[str, Any] = {}
         self._failed_subtests: list[str] = []
         self.ran = False
@@ -70,12 +75,17 @@ class _Loop:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: Any) -> bool:
         self.ran = True
-        self.announce(session.items)
+        self._collected.others = session.items
+        gc.enable()
+        self.announce()
         self.serve()
         return True
 
-    def announce(self, items: Sequence[Any]) -> None:
-        found = find(items, self._job.shard, self._reuse)
+    def announce(self) -> None:
+        """Says what the shard at hand finds in the collection."""
+        shard = self._job.shard
+        found = find(self._collected, shard, self._reuse)
+        gc.freeze()  # a child that collects garbage copies no page for it
         self._items = found.items
         rows = [
             {
@@ -92,18 +102,14 @@ class _Loop:
         ]
         for start in range(0, len(rows), ROWS_A_LINE):
             self._say("rows", rows=rows[start : start + ROWS_A_LINE])
-        wanted = set(self._job.shard.tests)
-        for emptied in self._reuse.registry.emptied:
-            if emptied.test in wanted:
-                self._say("emptied", test=str(emptied.test), reason=child.cut(emptied.reason, 500))
+        for test, reason in found.emptied.items():
+            self._say("emptied", test=str(test), reason=child.cut(reason, 500))
         for test in sorted(found.matched):
             self._say("matched", test=str(test))
-        self._say("collected", items=found.collected)
+        self._say("collected", items=self._collected.size(self._job.files))
 
     def serve(self) -> None:
-        """Forks a child for each order until there are no more."""
-        gc.collect()
-        gc.freeze()
+        """Forks a child for each order until there are no more; ``next`` is another shard of the same files."""
         orders = protocol.Lines(self._pipes.orders_in, protocol.MAX_ORDER)
         while not orders.closed:
             select.select([orders.fd], [], [])
@@ -112,6 +118,10 @@ class _Loop:
                     return
                 if "run" in order:
                     self._say("exited", status=self._fork(order["run"], orders))
+                if "next" in order:
+                    self._job = Job.unpack(order["next"])
+                    self._progress.again(self._job.files)
+                    self.announce()
 
     def _fork(self, keys: list[str], orders: protocol.Lines) -> int:
         sys.stdout.flush()

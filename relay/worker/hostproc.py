@@ -9,24 +9,20 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from relay.worker import footprint, namespaces, protocol, sandbox, seccomp
 from relay.worker import host as host_side
-from relay.worker.batch import Row, parse_row
 from relay.worker.logs import Logs
 from relay.worker.outcome import died
-from selector.model import TestId
 
-START_S = 180.0
-"""Seconds in which torch must be imported and a list of what was collected must follow the last file."""
 QUIT_S = 5.0
 LOOK_S = 0.1
 """Seconds between two looks at what the tests use."""
-MAX_ROWS = 500_000
 PROCESSES = 64
 """Processes that a batch may have at once; found out within LOOK_S, and the kernel stops at namespaces.PROCESSES."""
 HOST_MB = 2048
@@ -37,19 +33,6 @@ LOG_BYTES = 64 << 20
 
 class HostGone(Exception):
     """The host ended, or was ended, in the middle of running."""
-
-
-@dataclass(slots=True)
-class Collected:
-    """What came of a collection. ``blamed``: the file that was being imported when the host ended; ``why`` says how."""
-
-    collected: int = 0
-    matched: set[TestId] = field(default_factory=set)
-    emptied: dict[str, str] = field(default_factory=dict)
-    errors: dict[str, str] = field(default_factory=dict)
-    import_s: float = 0.0
-    blamed: str | None = None
-    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +56,10 @@ class HostProcess:
         self.around = around
         self._orders, self._go = orders, go
         self._status: int | None = None
-        self._collector = 0
-        self.import_s = 0.0
-        self.rows: list[Row] = []
+        self.collector = 0
+        """The collector's process id, seen from here; 0: there is none that is known."""
+        self.collected: host_side.Job | None = None
+        """What the collector that waits for orders has imported."""
         self._footprint = footprint.Footprint()
 
     @classmethod
@@ -115,88 +99,9 @@ class HostProcess:
         if fds:
             select.select(fds, [], [], max(0.0, seconds))
 
-    # ---------------------------------------------------------------------------------------------------- collecting
-
-    def collect(self, job: host_side.Job, deadline: float) -> Collected:
-        """Has the job's files collected; takes what is said until the list is complete, the collector or host ends,
-        or a file takes more than the shard's ``collect_s``. Raises HostGone when the collector must be started anew.
-        """
-        file_s = job.shard.limits.collect_s
-        wanted = frozenset(job.shard.tests)
-        got = Collected()
-        importing: str | None = None
-        self.rows, self._collector = [], 0
-        self.logs.empty()
-        self.order(collect=job.pack())
-        until = time.monotonic() + START_S
-        looked, ended = time.monotonic(), False
-        try:
-            while True:
-                self.wait(min(until, deadline, looked + LOOK_S) - time.monotonic())
-                for message in self.host.read():
-                    until = time.monotonic() + (file_s if importing else START_S)
-                    kind = message.get("t")
-                    if kind == "collected":
-                        got.collected = int(message.get("items") or 0)
-                        return got
-                    if kind == "file":
-                        file = protocol.text(message.get("file")) or "?"
-                        importing = file if message.get("state") == "start" else None
-                        error = protocol.text(message.get("error"))
-                        until = time.monotonic() + (file_s if importing else START_S)
-                        if importing is None and error:
-                            got.errors[file] = error
-                    elif kind == "ended":
-                        got.why, ended = died(int(message["status"]), "the test host"), True
-                        self._collector = 0
-                    else:
-                        self._take(kind, message, got, wanted)
-                now = time.monotonic()
-                during = " while the file was imported" if importing else ""
-                if self.host.closed:
-                    got.why = got.why or f"{self.last_words()}"
-                elif got.why:
-                    got.why = self._with_tail(got.why) if ended else got.why
-                elif now > deadline:
-                    got.why = "the shard's time was over"
-                elif now > until:
-                    got.why = f"importing the file took more than {file_s:g} s" if importing else self.last_words()
-                    during = ""
-                elif now - looked > LOOK_S:
-                    looked = now
-                    got.why = self.excess(job.shard.limits.memory_mb, host_too=True)
-                    if not got.why:
-                        continue
-                else:
-                    continue
-                got.why += during
-                break
-        except (protocol.ProtocolError, ValueError, TypeError, KeyError) as exc:
-            got.why = f"what the test host said cannot be used: {exc}"
-        got.blamed = importing
-        return got
-
-    def _take(self, kind: Any, message: dict[str, Any], got: Collected, wanted: frozenset[TestId]) -> None:
-        if kind == "ready":
-            got.import_s = self.import_s = float(message.get("import_s") or 0)
-        elif kind == "unusable":
-            got.why = protocol.text(message.get("message")) or "the test host cannot work"
-        elif kind == "collector":
-            self._collector = sandbox.by_inner_pid(sandbox.descendants(self.pid), int(message["pid"])) or 0
-        elif kind == "rows":
-            rows = [parse_row(row) for row in message["rows"]]
-            if any(row.test not in wanted for row in rows):
-                raise protocol.ProtocolError("a variant of a test that the shard does not hold")
-            self.rows += rows
-            if len(self.rows) > MAX_ROWS:
-                raise protocol.ProtocolError(f"more than {MAX_ROWS} variants")
-        elif kind == "matched":
-            got.matched.add(TestId.parse(str(message.get("test"))))
-        elif kind == "emptied":
-            got.emptied[str(TestId.parse(str(message.get("test"))))] = protocol.text(message.get("reason")) or ""
-
     def finish(self) -> bool:
         """Ends the collector after its last batch. True: the host can take another job."""
+        self.collected = None
         try:
             self.order(quit=True)
             until = time.monotonic() + QUIT_S
@@ -210,7 +115,7 @@ class HostProcess:
 
     def excess(self, memory_mb: float, *, host_too: bool = False) -> str:
         """What the tests take too much of, in words; empty when nothing. Looks at every process they started."""
-        top = self.pid if host_too or not self._collector else self._collector
+        top = self.pid if host_too or not self.collector else self.collector
         found = sandbox.family(top, PROCESSES + 1)
         if len(found) > PROCESSES:
             return f"more than {PROCESSES} processes"
@@ -224,6 +129,18 @@ class HostProcess:
         if self.logs.size() > LOG_BYTES:
             return f"more than {LOG_BYTES >> 20} MiB printed"
         return ""
+
+    def rest(self) -> None:
+        """Stops whatever runs below the host until `wake`: what a file started at import costs nobody a core between
+        two shards."""
+        stopped: set[int] = set()
+        while left := set(sandbox.descendants(self.pid, PROCESSES)) - stopped:
+            stopped |= left
+            _signal(left, signal.SIGSTOP)
+
+    def wake(self) -> None:
+        """Lets it all go on."""
+        _signal(sandbox.descendants(self.pid, PROCESSES), signal.SIGCONT)
 
     # -------------------------------------------------------------------------------------------------------- ending
 
@@ -241,9 +158,10 @@ class HostProcess:
                 self._status = os.waitstatus_to_exitcode(status)
         if self._status is not None:
             how = died(self._status, "the test host")
-        return self._with_tail(how)
+        return self.with_tail(how)
 
-    def _with_tail(self, how: str) -> str:
+    def with_tail(self, how: str) -> str:
+        """``how`` something ended, with the end of what it printed."""
         tail = self.logs.host.tail(0, 600)
         return f"{how}; its output ends: {tail}" if tail else how
 
@@ -258,6 +176,12 @@ class HostProcess:
         for fd in (self.host.fd, self.child.fd, self._orders, self._go):
             os.close(fd)
         self.logs.close()
+
+
+def _signal(pids: Iterable[int], number: int) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
 
 
 def _host(around: Surroundings, pipes: host_side.Pipes, parent: int) -> None:

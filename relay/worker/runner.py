@@ -26,8 +26,7 @@ from relay import device
 from relay.errors import BadRequest, RelayError
 from relay.reuse import reports
 from relay.worker import sandbox
-from relay.worker.hostproc import HostProcess
-from relay.worker.shard_run import BATCH, Runner
+from relay.worker.shard_run import BATCH, Head, Runner
 from relay.worker.spec import Shard, read_spec
 
 SHARD_FOLDER = "relay-shard-"
@@ -89,14 +88,16 @@ def writer(fd: int) -> Callable[[dict[str, Any]], None]:
 
 def run_one(
     shard: Shard, tree: Path, tmp: Path, emit: Callable[[dict[str, Any]], None], *,
-    batch: int = BATCH, strict: bool = False, host: HostProcess | None = None, keep: bool = False,
+    batch: int = BATCH, strict: bool = False, head: Head | None = None,
     governed: dict[str, dict[str, Any]] | None = None,
-) -> tuple[int, HostProcess | None]:  # fmt: skip
-    """Runs a shard and writes its lines. Returns the exit status and, with ``keep``, the host to go on with.
+) -> int:  # fmt: skip
+    """Runs a shard and writes its lines. Returns the exit status; the host stays in ``head``, if one is given.
 
     ``governed`` is filled with the entry and the tags that the configs have for each variant.
     """
-    runner = Runner(shard, tree, tmp, emit, batch=batch, strict=strict, host=host)
+    if head is not None and head.host is not None:
+        head.host.wake()
+    runner = Runner(shard, tree, tmp, emit, batch=batch, strict=strict, head=head)
     try:
         emit({"report": runner.run()})
         status = 0
@@ -104,12 +105,13 @@ def run_one(
         emit({"failed": str(exc)})
         print(f"relay-runner: {exc}", file=sys.stderr)  # noqa: T201
         status = 3
-        keep = False
-    if not keep:
+    if head is None or status:
         runner.end_host()
+    elif head.host is not None:
+        head.host.rest()
     if governed is not None:
         governed.update(runner.governed)
-    return status, runner.host
+    return status
 
 
 def serve(control: socket.socket, room: Path) -> int:
@@ -118,7 +120,7 @@ def serve(control: socket.socket, room: Path) -> int:
     A request is a JSON object ``{spec, tree, strict, keep}`` with two descriptors: for the lines, and for the log. The
     answer is ``{"ended": status}``. Without ``keep`` the first is the last.
     """
-    host: HostProcess | None = None
+    head = Head()
     control.settimeout(IDLE_S)
     with supervising(room) as tmp:
         while True:
@@ -136,9 +138,9 @@ def serve(control: socket.socket, room: Path) -> int:
             request = json.loads(data)
             try:
                 shard = read_spec(Path(request["spec"]).read_text(encoding="utf-8"))
-                status, host = run_one(
+                status = run_one(
                     shard, Path(request["tree"]), tmp, writer(out),
-                    strict=request["strict"], keep=request["keep"], host=host,
+                    strict=request["strict"], head=head if request["keep"] else None,
                 )  # fmt: skip
             except (OSError, UnicodeDecodeError, BadRequest) as exc:
                 writer(out)({"failed": str(exc)})
@@ -188,9 +190,7 @@ def main(argv: list[str] | None = None) -> int:
         kept.append(line)
 
     with supervising() as tmp:
-        status, _ = run_one(
-            shard, tree, tmp, emit, batch=max(1, args.batch), strict=args.strict, governed=governed
-        )  # fmt: skip
+        status = run_one(shard, tree, tmp, emit, batch=max(1, args.batch), strict=args.strict, governed=governed)
     *lines, last = kept
     for line in lines:
         line |= governed[f"{line['test'].rpartition('::')[0]}::{line['variant']}"]

@@ -31,14 +31,15 @@ TIDY_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A shard to run. ``head``: key of a head whose code the host imports, None for the installed torch;
-    ``out`` and ``log`` are descriptors."""
+    """A shard to run. ``head``: key of the head whose code is imported, None: nothing is kept for another shard;
+    ``overlay``: torch itself is the head's; ``out`` and ``log`` are descriptors."""
 
     spec: Path
     tree: Path
     out: int
     log: int
     head: str | None = None
+    overlay: bool = False
     strict: bool = False
 
 
@@ -63,7 +64,7 @@ class Cold:
     """A runner of its own, which imports torch itself."""
 
     def __init__(self, order: Order, room: Path) -> None:
-        command = [sys.executable, "-m", "relay.worker.runner", "--spec", str(order.spec), "--tree", str(order.tree)]
+        command = [*_program("runner"), "--spec", str(order.spec), "--tree", str(order.tree)]
         command += ["--out-fd", str(order.out), "--parent", str(os.getpid()), *(["--strict"] if order.strict else [])]
         self._process = subprocess.Popen(
             command,
@@ -160,7 +161,7 @@ class Warm:
 
     def __init__(self, room: Path, *, torch: bool) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, "-m", "relay.worker.warm", "--control-fd", str(theirs.fileno())]
+        command = [*_program("warm"), "--control-fd", str(theirs.fileno())]
         command += ["--parent", str(os.getpid()), "--room", str(room), *(["--torch"] if torch else [])]
         with open(room.parent / f"warm{'-torch' if torch else ''}.log", "wb") as out:
             self._process = subprocess.Popen(
@@ -229,11 +230,11 @@ class Runners:
                 return kept
         for _ in range(2 if self._ahead else 0):
             try:
-                forked = self._of(order.head is None).fork(order.head)
+                forked = self._of(not order.overlay).fork(order.head)
                 forked.run(order)
             except OSError as exc:
                 log.warning("warm process started anew", why=str(exc))
-                self._warm.pop(order.head is None).close()
+                self._warm.pop(not order.overlay).close()
             else:
                 return forked
         return Cold(order, self.room)
@@ -271,6 +272,12 @@ class Runners:
             return kept
         kept.close()
         return None
+
+
+def _program(name: str) -> list[str]:
+    """A program beside this file, by its path. With ``-m`` the frames of runpy lie under every test, and upstream's
+    tests look through their stack: what is no module's file costs a look at every module there is, 20 ms a test."""
+    return [sys.executable, "-P", str(Path(__file__).with_name(f"{name}.py"))]
 
 
 def _environment(room: Path) -> dict[str, str]:

@@ -6,12 +6,13 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from relay import device
 from relay.errors import RelayError
-from relay.worker import namespaces, overlay, sandbox
+from relay.worker import collection, namespaces, overlay, sandbox
 from relay.worker.batch import Batch, Row
 from relay.worker.host import Job
 from relay.worker.hostproc import HostGone, HostProcess, Surroundings
@@ -32,6 +33,16 @@ RESTARTS = 8
 Emit = Callable[[dict[str, Any]], None]
 
 
+@dataclass(slots=True)
+class Head:
+    """What shards of one head share: the overlay, the host with the collector that the last one used, and the files
+    that ended, blocked or overran whoever imported them, with how."""
+
+    host: HostProcess | None = None
+    site: Path | None = None
+    broken: dict[str, str] = field(default_factory=dict)
+
+
 class RunnerError(RelayError):
     """The worker itself cannot run the shard: infrastructure, never the change's fault."""
 
@@ -39,13 +50,14 @@ class RunnerError(RelayError):
 
 
 class Runner:
-    """One shard, from its spec to its report. ``host``: one of an earlier shard of the same head, to go on with."""
+    """One shard, from its spec to its report. ``head``: what earlier shards of the same head left, to go on with."""
 
     def __init__(
         self, shard: Shard, tree: Path, tmp: Path, emit: Emit, *,
-        batch: int = BATCH, strict: bool = False, host: HostProcess | None = None,
+        batch: int = BATCH, strict: bool = False, head: Head | None = None,
     ) -> None:  # fmt: skip
-        self.shard, self.tree, self.tmp, self.host = shard, tree.resolve(), tmp, host
+        self.shard, self.tree, self.tmp = shard, tree.resolve(), tmp
+        self.head = head or Head()
         self._emit, self._batch, self._strict = emit, 1 if shard.repeat > 1 else batch, strict
         self._attempt = 0
         self._began = time.monotonic()
@@ -63,7 +75,6 @@ class Runner:
         self._restarts = 0
         self._timings = {"prepare_s": 0.0, "import_s": 0.0, "collect_s": 0.0, "run_s": 0.0}
         self._isolation = sandbox.Isolation(False, False, False, False)
-        self._site: Path | None = None
         self._refused: dict[str, str] = {}
         self._configs: ReuseConfigs | None = None
         self._capability: Capability | None = None
@@ -125,10 +136,7 @@ class Runner:
             raise RunnerError(
                 "this worker has no build of the change", "plan the shard for the runtime overlay or tests-only"
             )
-        if self.host is not None:
-            self._isolation, self._site = self.host.around.isolation, self.host.around.site
-        else:
-            self._isolation = isolation_here(self.tmp)
+        self._isolation = isolation_here(self.tmp)
         if shard.runtime.kind is RuntimeKind.OVERLAY:
             self._lay_over()
         if self._strict and not shard.trusted and self._isolation.lacking:
@@ -149,16 +157,18 @@ class Runner:
             first = next(iter(refused))
             rest = f"not laid over the installed torch, because {first} cannot be"
             self._refused = {file: refused[file].message if file in refused else rest for file in files}
-        elif overlay.needed(self.tree, files, installed) and self.host is None:
+        elif self.head.site is None and overlay.needed(self.tree, files, installed):
             if "torch" in sys.modules:
                 raise RunnerError("this process has imported the installed torch: it cannot lay the change over it")
-            self._site = overlay.build(self.tree, files, installed, self.tmp / "site")
+            self.head.site = overlay.build(self.tree, files, installed, self.tmp / "site")
 
     def _rounds(self) -> Iterator[list[str]]:
         """The files, in groups that can be imported into one process: no two of one base name."""
         left = []
         for file in self.shard.files:
-            if (self.tree / file).is_file():
+            if file in self.head.broken:
+                self._errors[file] = self.head.broken[file]
+            elif (self.tree / file).is_file():
                 left.append(file)
             else:
                 self._errors[file] = "the file is not in the tree"
@@ -172,22 +182,27 @@ class Runner:
     # ------------------------------------------------------------------------------------------------------ a round
 
     def _round(self, files: list[str]) -> None:
-        """Collects and runs files; a host or collector that ends is replaced, and what it took with it is blamed."""
+        """Collects and runs files; a host or collector that ends is replaced, and what it took with it is blamed. The
+        collector stays, for the next shard of these files."""
         while files and not self._out_of_time(files):
             host = self._a_host()
             keep = False
             try:
-                blamed = self._collect(host, files)
-                if blamed is not None:
-                    files = [file for file in files if file != blamed]
+                job = Job(self.shard, self.tree, tuple(files), self._configs, self._capability)
+                if host.collected is not None and not collection.covers(host, job):
+                    keep = host.finish()
                     continue
-                while True:
-                    self._run(host)
+                got = self._collect(host, job)
+                if got.blamed is not None:
+                    files = [file for file in files if file != got.blamed]
+                    continue
+                while True:  # a shard that repeats runs its variants again, each in a process of its own
+                    self._run(host, got.rows)
                     if self._attempt + 1 >= self.shard.repeat or self._out_of_time(files):
                         break
                     self._attempt += 1
                     self._reported.clear()
-                keep = host.finish()
+                keep = True
                 return
             except HostGone as gone:
                 self._restarts += 1
@@ -198,16 +213,17 @@ class Runner:
                     self.end_host()
 
     def _a_host(self) -> HostProcess:
-        if self.host is None:
-            readable = (self.tree, *namespaces.packages(), *((self._site,) if self._site else ()))
-            self.host = HostProcess.start(Surroundings(self.tmp, self._isolation, self._site, readable))
-        return self.host
+        if self.head.host is None:
+            site = self.head.site
+            readable = (self.tree, *namespaces.packages(), *((site,) if site else ()))
+            self.head.host = HostProcess.start(Surroundings(self.tmp, self._isolation, site, readable))
+        return self.head.host
 
     def end_host(self) -> None:
         """Ends the host, if there is one, and all it started."""
-        if self.host is not None:
-            self.host.end()
-            self.host = None
+        if self.head.host is not None:
+            self.head.host.end()
+            self.head.host = None
         sandbox.end_children()
 
     def _out_of_time(self, files: list[str]) -> bool:
@@ -217,29 +233,30 @@ class Runner:
             self._errors.setdefault(file, f"not run to its end: the shard's {self.shard.limits.shard_s:g} s were over")
         return True
 
-    def _collect(self, host: HostProcess, files: list[str]) -> str | None:
-        """Takes the host's list. Returns the file that ended or blocked the host while it was imported, if one did."""
+    def _collect(self, host: HostProcess, job: Job) -> collection.Collected:
+        """Takes the host's list, in which a file may be blamed that ended or blocked the host."""
         began = time.monotonic()
-        job = Job(self.shard, self.tree, tuple(files), self._configs, self._capability)
-        outcome = host.collect(job, self._deadline)
-        self._timings["import_s"] += outcome.import_s
-        self._timings["collect_s"] += time.monotonic() - began - outcome.import_s
-        self._errors.update(outcome.errors)
-        if outcome.blamed is not None:
-            self._errors[outcome.blamed] = outcome.why
-            return outcome.blamed
-        if outcome.why:
-            raise RunnerError(outcome.why)
-        self._collected += outcome.collected
-        self._matched |= outcome.matched
-        self._emptied.update(outcome.emptied)
-        return None
+        got = collection.collect(host, job, self._deadline)
+        self._timings["import_s"] += got.import_s
+        self._timings["collect_s"] += time.monotonic() - began - got.import_s
+        self._errors.update(got.errors)
+        if got.blamed is not None:
+            self._errors[got.blamed] = got.why
+            if not got.late:
+                self.head.broken[got.blamed] = got.why
+        elif got.why:
+            raise RunnerError(got.why)
+        else:
+            self._collected += got.collected
+            self._matched |= got.matched
+            self._emptied.update(got.emptied)
+        return got
 
-    def _run(self, host: HostProcess) -> None:
+    def _run(self, host: HostProcess, rows: list[Row]) -> None:
         began = time.monotonic()
         try:
             todo = []
-            for row in host.rows:
+            for row in rows:
                 if row.key in self._reported:
                     continue
                 if row.mode is Mode.SKIP:

@@ -20,7 +20,7 @@ class Limits:
     variant_s: float = 60.0
     shard_s: float = 900.0
     memory_mb: int = 8192
-    collect_s: float = 120.0
+    collect_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)

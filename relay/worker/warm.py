@@ -8,6 +8,7 @@ overlay and must be imported afresh. It runs no upstream code, and nothing that 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import gc
 import importlib
 import json
@@ -18,7 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from relay.worker import runner, sandbox, shard_run
+from relay.worker import overlay, runner, sandbox, shard_run
 from relay.worker.host import import_torch
 
 WARM_FOLDER = "relay-warm-"
@@ -34,6 +35,15 @@ BESIDE_TORCH = (
     "unittest.mock",
     "asyncio",
     "multiprocessing.pool",
+    "setuptools",
+    "psutil",
+    "cProfile",
+    "pickletools",
+    "getpass",
+    "tarfile",
+    "numpy.random",
+    "numpy.testing",
+    "concurrent.futures.thread",
     "sqlite3",
     "relay.reuse.policy",
 )
@@ -66,7 +76,9 @@ def main(argv: list[str] | None = None) -> int:
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors are nobody's to wait for
         for name in BESIDE_TORCH:
             _try_import(name)
-        if args.torch:
+        if not args.torch:
+            _load_compiled_torch()
+        else:
             import_torch()
             for name in MORE_OF_TORCH:
                 _try_import(name)
@@ -77,6 +89,17 @@ def main(argv: list[str] | None = None) -> int:
             if not message:
                 return 0
             _fork(control, fds[0], room)
+
+
+def _load_compiled_torch() -> None:
+    """An overlay changes Python files only: the compiled part that it will load is the installed one's."""
+    site = overlay.installed_site()
+    if site is None:
+        return
+    try:
+        ctypes.CDLL(str(site / "torch" / "lib" / "libtorch_python.so"), os.RTLD_NOW | os.RTLD_GLOBAL)
+    except OSError as exc:  # another build of torch: the import loads what it needs
+        print(f"relay-warm: torch's libraries are not loaded ahead: {exc}", file=sys.stderr)  # noqa: T201
 
 
 def _try_import(name: str) -> None:

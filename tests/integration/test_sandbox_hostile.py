@@ -189,7 +189,7 @@ def test_junit_and_ctrf_say_the_same_as_the_lines(hostile: Any) -> None:
     assert cases["test_replaces_its_log"].find("failure") is not None
     told = {p.get("name"): p.get("value") for p in cases["test_network"].iter("property")}
     assert told["mode"] == "mandatory_success"
-    assert told["engaged"] == "false"
+    assert told["engagement"] == "unengaged"
     ctrf = json.loads((tmp / "ctrf.json").read_text())["results"]
     assert ctrf["summary"]["tests"] == len(lines)
     assert ctrf["summary"]["failed"] == sum(line["outcome"] in ("failed", "error") for line in lines.values())
