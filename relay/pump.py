@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 from celery import Celery
+from kombu import Queue
 from kombu.exceptions import ChannelError
 from kombu.exceptions import OperationalError as BrokerError
 from redis import Redis
@@ -24,7 +25,7 @@ from sqlalchemy.exc import OperationalError as DatabaseError
 from relay import chores
 from relay.logs import setup as setup_logs
 from relay.queue.app import make_app
-from relay.queue.names import OUTBOX, shard_queue
+from relay.queue.names import OUTBOX
 from relay.services import leasing
 from relay.settings import Settings, load
 from relay.store import due, tokens
@@ -144,6 +145,8 @@ def _redis_url(url: str) -> str:
 
 def make_sender(app: Celery) -> Callable[[str, Sequence[str], str], None]:
     def send(task: str, ids: Sequence[str], queue: str) -> None:
+        if queue not in app.amqp.queues:
+            app.amqp.queues.add(Queue(queue))  # a worker's: its hello named it
         app.send_task(task, args=list(ids), queue=queue, retry=False, ignore_result=True)
 
     return send
@@ -167,7 +170,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
     engine = open_engine(settings.database)
     beside = threading.Thread(target=chores.run, args=(settings, stop), name="chores", daemon=True)
     beside.start()
-    app = make_app(settings.broker_url, (shard_queue(settings.device),))
+    app = make_app(settings.broker_url)
     pump = Pump(engine, settings, make_sender(app), broker_mark(settings.broker_url), make_depth(app))
     while not stop.is_set():
         try:

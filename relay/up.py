@@ -28,7 +28,7 @@ from relay import broker
 from relay.errors import SettingsError
 from relay.procs import Child, Supervisor
 from relay.pump import broker_client
-from relay.queue.names import OUTBOX, ROUTE, SELECT, shard_queue
+from relay.queue.names import OUTBOX, ROUTE, SELECT
 from relay.services import allowlists, providers
 from relay.services.device_configs import load_device
 from relay.services.documents import fetch_now
@@ -157,7 +157,6 @@ class Up:
             "RELAY_BROKER_URL": env["RELAY_BROKER_URL"],
             "RELAY_WORKER_KEY": env["RELAY_WORKER_KEY"],
             "RELAY_URL": self._local(),
-            "RELAY_WORKER_QUEUE": shard_queue(settings.device),
             "RELAY_WORKER_DEVICE": settings.device,
             "RELAY_WORKER_NAME": f"emulator-{socket.gethostname()}",
             "RELAY_WORKER_DIR": str(settings.data_dir.absolute() / "worker"),

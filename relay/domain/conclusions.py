@@ -56,6 +56,7 @@ BY_CODE: dict[str, str] = {
     "verify-nothing-passed": "unproven",
     "verify-unengaged": "unproven",
     "select-failed": "infrastructure",
+    "no-queue": "infrastructure",
     "conclude-failed": "infrastructure",
     "no-response": "no-response",
     "job-timed-out": "timed-out",

@@ -16,7 +16,7 @@ VISIBILITY_S = 24 * 3600
 
 
 def make_app(broker_url: str, extra_queues: tuple[str, ...] = ()) -> Celery:
-    """A Celery app on ``broker_url``; ``extra_queues`` are the workers' (``shards.<device>``)."""
+    """A Celery app on ``broker_url``; ``extra_queues`` are the workers' (relay.queue.names.shard_queue)."""
     app = new_app("relay", broker_url, (*QUEUES, *extra_queues), default_queue=ROUTE)
     app.set_current()
     return app

@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection, Row, update
 
-from relay.queue.names import shard_queue
+from relay.services import queueing
 from relay.settings import Settings
 from relay.store import shards, workers
 from relay.store.schema import dispatch
@@ -55,7 +55,10 @@ def add(
         (Side.AGAIN, [*made.elsewhere(), *made.again(), *made.second_opinions(sorted(alive))]),
         (Side.BASE_AGAIN, made.base_again()),
     ):
-        shards.add(conn, dispatch_id=run.id, side=side.value, queue=shard_queue(device), specs=list(specs), now=now)
+        wire = list(specs)
+        if wire:
+            queue = queueing.queue_of(conn, device, wire[0]["runtime"], now)
+            shards.add(conn, dispatch_id=run.id, side=side.value, queue=queue, specs=wire, now=now)
     log.info(
         "more runs for a verdict",
         dispatch=run.id,
@@ -86,7 +89,7 @@ def redo(conn: Connection, settings: Settings, run: Row[Any], rows: Sequence[Row
         {**r.spec, "redo_of": r.id, "avoid": [r.worker] if r.worker else [], "est_seconds": r.est_seconds}
         for r in broken
     ]
-    queue = shard_queue(run.device or settings.device)
+    queue = queueing.queue_of(conn, run.device or settings.device, specs[0]["runtime"], now)
     shards.add(conn, dispatch_id=run.id, side=Side.HEAD.value, queue=queue, specs=specs, now=now)
     log.info("shards run again on another worker", dispatch=run.id, shards=[r.id for r in broken])
     return True

@@ -20,8 +20,7 @@ from sqlalchemy.exc import DBAPIError
 
 from relay.errors import RelayError, fault
 from relay.mirror.git import GitTree
-from relay.queue.names import shard_queue
-from relay.services import concluding, exploring, run_job
+from relay.services import concluding, exploring, queueing, run_job
 from relay.services.device_configs import DeviceConfigs, load_device
 from relay.services.sharding import head_specs
 from relay.services.upstream import mirror
@@ -29,8 +28,9 @@ from relay.settings import Settings
 from relay.store import plans, shards, workers
 from relay.store.db import reading
 from relay.store.schema import dispatch
-from selector.discover import DirectoryCache, Shelf
-from selector.errors import SelectorError, TreeError
+from selector.discover import DirectoryCache, Hints, Shelf
+from selector.discover.measured import MeasuredLinks
+from selector.errors import NoWorker, SelectorError, TreeError
 from selector.model import OpDatabase, Selection, Side
 from selector.opdb import from_value
 from selector.pipeline import SelectionRequest
@@ -45,6 +45,7 @@ NO_MERGE_BASE = (
 )
 _SHELF = Shelf()
 """this process's last inventory: the next pull request's tree is nearly the same"""
+NOBODY = "no queue takes this job now: no worker of {device} is alive; it waits for one"
 MAX_TRIES = 5
 """Selections begun, not messages received: a run that waited long in the queue has not failed yet."""
 
@@ -61,6 +62,9 @@ def select_dispatch(engine: Engine, settings: Settings, dispatch_id: str) -> Non
     except TreeError as exc:
         # the two commits stay what they are: there is nothing to wait for
         _failed(engine, settings, run, claim, str(exc), final=True)
+    except (queueing.NoQueue, NoWorker) as exc:
+        # the workers that are there cannot, and waiting makes no other ones
+        _failed(engine, settings, run, claim, str(exc), final=True, code=queueing.NoQueue.code)
     except (RelayError, SelectorError) as exc:
         _failed(engine, settings, run, claim, str(exc))
     except DBAPIError:
@@ -77,7 +81,10 @@ def _select(engine: Engine, settings: Settings, run: Row[Any], claim: str) -> No
     with reading(engine) as conn:
         alive = workers.alive(conn, run.device or settings.device, now)
         learned = exploring.learn(conn, run.device or settings.device, now)
+        others = workers.all_alive(conn, now)
         opdb = _opdb(conn, alive)
+    if not alive and others:
+        raise queueing.refuse(run.device or settings.device, others)
     if not alive and now - run.created_at < settings.worker_wait_s:
         _wait_for_a_worker(engine, run, claim, now)
         return
@@ -101,6 +108,7 @@ def _select(engine: Engine, settings: Settings, run: Row[Any], claim: str) -> No
                 cache=DirectoryCache(settings.data_dir / "cache" / "inventory"),
                 engaged_before=learned.kernels,
                 history=learned.history,
+                hints=Hints(_links(settings)),
                 shelf=_SHELF,
             )
         )
@@ -113,6 +121,17 @@ def _select(engine: Engine, settings: Settings, run: Row[Any], claim: str) -> No
     _store(engine, settings, run, claim, selection, device, extra)
 
 
+def _links(settings: Settings) -> MeasuredLinks | None:
+    """The operator's table. A wrong one is said in the log and left out: no run must end for a hint."""
+    if settings.measured_links is None:
+        return None
+    try:
+        return MeasuredLinks.from_json(settings.measured_links.read_bytes())
+    except (OSError, SelectorError) as exc:
+        log.warning("measured links not used", path=str(settings.measured_links), error=str(exc))
+        return None
+
+
 def _store(
     engine: Engine,
     settings: Settings,
@@ -123,7 +142,9 @@ def _store(
     extra: dict[str, Any],
 ) -> None:
     now = time.time()
-    specs = head_specs(selection.plan, selection.change.head, device, run.device or settings.device)
+    device_name = run.device or settings.device
+    specs = head_specs(selection.plan, selection.change.head, device, device_name)
+    runtime = {"kind": selection.plan.runtime.kind.value, "torch": selection.plan.runtime.torch}
     begun = {"claim": None, "attempts": 0, "tries": 0, "error": None}
     state = {"state": "running", "due_at": None} if specs else {"state": "verifying", "due_at": now, "ran_at": now}
     with engine.begin() as conn:
@@ -140,7 +161,7 @@ def _store(
             conn,
             dispatch_id=run.id,
             side=Side.HEAD.value,
-            queue=shard_queue(run.device or settings.device),
+            queue=queueing.queue_of(conn, device_name, runtime, now),
             specs=specs,
             now=now,
         )
@@ -197,11 +218,14 @@ def _wait_for_a_worker(engine: Engine, run: Row[Any], claim: str, now: float) ->
         conn.execute(
             update(dispatch)
             .where(dispatch.c.id == run.id, dispatch.c.claim == claim)
-            .values(claim=None, due_at=now + 0.5, attempts=0, tries=0, error=f"waiting for a worker of {run.device}")
+            .values(claim=None, due_at=now + 0.5, attempts=0, tries=0, error=NOBODY.format(device=run.device))
         )
 
 
-def _failed(engine: Engine, settings: Settings, run: Row[Any], claim: str, error: str, *, final: bool = False) -> None:
+def _failed(
+    engine: Engine, settings: Settings, run: Row[Any], claim: str, error: str, *,
+    final: bool = False, code: str = "select-failed",
+) -> None:  # fmt: skip
     """Tries again a little later, and at last (at once, when ``final``) says on the pull request that nothing could be
     selected."""
     now = time.time()
@@ -215,7 +239,7 @@ def _failed(engine: Engine, settings: Settings, run: Row[Any], claim: str, error
             .values(claim=None, due_at=again, error=error)
         )
         if mine.rowcount and final:
-            concluding.give_up(conn, settings, run.id, code="select-failed", error=error, now=now)
+            concluding.give_up(conn, settings, run.id, code=code, error=error, now=now)
 
 
 def _opdb(conn: Connection, alive: Any) -> OpDatabase | None:

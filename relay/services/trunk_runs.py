@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection
 
-from relay.queue.names import shard_queue
+from relay.services import queueing
 from relay.settings import Settings
 from relay.store import deliveries, dispatches, shards
 from relay.store.trunk import TRUNK_EVENT
@@ -78,6 +78,8 @@ def request(
     )
     assert run is not None, "the delivery is new"
     wire = [{**spec, "commit": commit, "round": 0} for spec in specs]
-    shards.add(conn, dispatch_id=run, side=Side.BASE.value, queue=shard_queue(device), specs=wire, now=now)
+    if wire:
+        queue = queueing.queue_of(conn, device, wire[0]["runtime"], now)
+        shards.add(conn, dispatch_id=run, side=Side.BASE.value, queue=queue, specs=wire, now=now)
     log.info("trunk is run", dispatch=run, commit=commit, shards=len(wire), why=why)
     return run

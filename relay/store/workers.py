@@ -37,6 +37,16 @@ def named(conn: Connection, names: set[str]) -> Sequence[Row[Any]]:
     return conn.execute(select(worker).where(worker.c.name.in_(names))).all()
 
 
+def of_device(conn: Connection, device: str) -> Sequence[Row[Any]]:
+    """Every worker of a device that ever said hello, the one that was heard of last first."""
+    return conn.execute(select(worker).where(worker.c.device == device).order_by(worker.c.seen_at.desc())).all()
+
+
+def all_alive(conn: Connection, now: float) -> Sequence[Row[Any]]:
+    """Workers of any device that were seen lately."""
+    return conn.execute(select(worker).where(worker.c.seen_at > now - ALIVE_S).order_by(worker.c.name)).all()
+
+
 def opdb_digest(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
 

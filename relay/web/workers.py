@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from sqlalchemy import Engine
 
 from relay.errors import BadRequest, Forbidden, Unauthorized
+from relay.queue.names import is_shard_queue
 from relay.services import leasing
 from relay.services.upstream import mirror
 from relay.store import workers
@@ -42,6 +43,13 @@ class Hello(BaseModel):
     runtimes: list[Literal["tests-only", "overlay", "pr-build"]]
     info: dict[str, Any] = Field(default_factory=dict)
     opdb_digest: str | None = Field(None, max_length=64)
+
+    @field_validator("queue")
+    @classmethod
+    def _is_a_shard_queue(cls, value: str) -> str:
+        if not is_shard_queue(value):
+            raise ValueError("the name of a queue of shards: letters, digits and _ . + -, none of the relay's own")
+        return value
 
 
 class Take(BaseModel):

@@ -16,7 +16,7 @@ OPTIONS = {
     "url": ("RELAY_URL", "URL of the relay"),
     "name": ("RELAY_WORKER_NAME", "name the relay knows this worker by"),
     "device": ("RELAY_WORKER_DEVICE", "device it emulates (default spyre)"),
-    "queue": ("RELAY_WORKER_QUEUE", "queue it takes shards from (default shards.<device>)"),
+    "queue": ("RELAY_WORKER_QUEUE", "queue it takes shards from (default <device>.<machine>.torch-<version>)"),
     "lab": ("RELAY_WORKER_LAB", "lab it stands in, where there are several"),
     "trust": ("RELAY_WORKER_TRUST", "strict: no untrusted code where the sandbox is incomplete (default lenient)"),
     "dir": ("RELAY_WORKER_DIR", "folder for trees and the op database"),
@@ -33,8 +33,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     given = {variable: getattr(args, option) for option, (variable, _) in OPTIONS.items() if getattr(args, option)}
     try:
-        config = worker_config.from_environment({**os.environ, **given})
-        greeting.torch_version()
+        config = worker_config.from_environment({**os.environ, **given}, greeting.torch_version())
     except SettingsError as exc:
         print(f"relay worker: {exc}", file=sys.stderr)  # noqa: T201
         return 2

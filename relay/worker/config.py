@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import socket
 import tempfile
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relay.errors import SettingsError
+from relay.queue.names import is_shard_queue, shard_queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,7 @@ class WorkerConfig:
     key: str = field(repr=False)
     name: str
     device: str = "spyre"
-    queue: str = "shards.spyre"
+    queue: str = ""
     broker_url: str = field(default="", repr=False)
     folder: Path = Path(".relay-worker")
     lab: str = ""
@@ -34,11 +36,12 @@ class WorkerConfig:
     """Seconds without an answer of the relay after which a shard is dropped: its lease is long gone by then."""
 
 
-def from_environment(env: Mapping[str, str] | None = None) -> WorkerConfig:
+def from_environment(env: Mapping[str, str] | None = None, torch: str = "none") -> WorkerConfig:
     """Reads ``RELAY_URL``, ``RELAY_WORKER_KEY``, ``RELAY_BROKER_URL`` and, where given, ``RELAY_WORKER_NAME``,
     ``RELAY_WORKER_DEVICE``, ``RELAY_WORKER_QUEUE``, ``RELAY_WORKER_DIR``, ``RELAY_WORKER_LAB``,
     ``RELAY_WORKER_TRUST``.
-    Raises SettingsError naming what is missing.
+    ``torch`` is the installed version, by which the worker's own queue is named. Raises SettingsError naming what is
+    missing.
     """
     env = os.environ if env is None else env
     values = {}
@@ -51,6 +54,9 @@ def from_environment(env: Mapping[str, str] | None = None) -> WorkerConfig:
         if not values[key]:
             raise SettingsError(f"{key} is not set", f"a worker needs {what}; docs/runner.md lists all it is told")
     device = env.get("RELAY_WORKER_DEVICE", "") or "spyre"
+    queue = env.get("RELAY_WORKER_QUEUE", "") or shard_queue(device, platform.machine(), torch)
+    if not is_shard_queue(queue):
+        raise SettingsError(f"RELAY_WORKER_QUEUE is {queue!r}", "up to 64 letters, digits and _ . + -")
     trust = env.get("RELAY_WORKER_TRUST", "") or "lenient"
     if trust not in ("lenient", "strict"):
         raise SettingsError(f"RELAY_WORKER_TRUST is {trust!r}", "it is strict or lenient; docs/sandbox.md says which")
@@ -59,7 +65,7 @@ def from_environment(env: Mapping[str, str] | None = None) -> WorkerConfig:
         key=values["RELAY_WORKER_KEY"],
         name=env.get("RELAY_WORKER_NAME", "") or f"{device}-{socket.gethostname()}-{os.getpid()}",
         device=device,
-        queue=env.get("RELAY_WORKER_QUEUE", "") or f"shards.{device}",
+        queue=queue,
         broker_url=values["RELAY_BROKER_URL"],
         lab=env.get("RELAY_WORKER_LAB", "").strip(),
         trust=trust,

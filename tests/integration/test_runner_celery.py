@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import subprocess
 import sys
 import time
@@ -17,9 +18,12 @@ from sqlalchemy import select, update
 from worker_web import ADDS, SLOW, Relay, processes_of, wait_for
 
 from relay import broker as brokers
+from relay.queue.names import shard_queue
 from relay.store.db import reading
 from relay.store.schema import shard, worker
+from relay.worker import greeting
 
+QUEUE = shard_queue("spyre", platform.machine(), greeting.torch_version())
 pytestmark = [pytest.mark.torch, pytest.mark.broker]
 
 
@@ -34,7 +38,7 @@ class Emulator:
             "RELAY_WORKER_DIR": str(web.config.folder),
         }
         self.app = Celery("sender", broker=broker_url, set_as_current=False)
-        self.app.conf.update(task_queues=[Queue("shards.spyre")], task_create_missing_queues=False)
+        self.app.conf.update(task_queues=[Queue(QUEUE)], task_create_missing_queues=False)
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> float:
@@ -56,7 +60,7 @@ class Emulator:
             return conn.execute(select(worker.c.name)).scalars().all() == ["emulator-1"]
 
     def send(self, shard_id: str) -> None:
-        self.app.send_task("relay.run_shard", args=[shard_id], queue="shards.spyre")
+        self.app.send_task("relay.run_shard", args=[shard_id], queue=QUEUE)
 
 
 @pytest.fixture

@@ -114,7 +114,7 @@ def test_a_run_waits_for_a_worker_and_says_so(engine, settings, run_id):
     selecting.select_dispatch(engine, settings, run_id)
     run = run_of(engine, run_id)
     assert run.state == "selecting"
-    assert run.error == "waiting for a worker of spyre"
+    assert run.error == "no queue takes this job now: no worker of spyre is alive; it waits for one"
     assert run.due_at is not None
 
 
@@ -127,6 +127,23 @@ def test_without_any_worker_the_run_ends_neutral_with_the_reason(engine, setting
     assert "worker" in run.summary
     with reading(engine) as conn:
         assert conn.execute(select(job.c.conclusion)).scalar_one() == "neutral"
+
+
+def test_where_the_live_workers_are_of_other_devices_it_is_said_at_once(engine, settings, run_id):
+    with engine.begin() as conn:
+        workers.hello(conn, {**HELLO, "device": "card", "queue": "card.x86_64.torch-2.13"}, time.time())
+    selecting.select_dispatch(engine, settings, run_id)
+    run = run_of(engine, run_id)
+    assert (run.state, run.conclusion, run.code) == ("failed", "neutral", "no-queue")
+    assert "no queue takes jobs of the device spyre" in run.summary
+    assert "card.x86_64.torch-2.13" in run.summary
+
+
+def test_where_no_live_worker_can_run_a_test_it_is_said_at_once(engine, settings, run_id):
+    with engine.begin() as conn:
+        workers.hello(conn, {**HELLO, "runtimes": []}, time.time())
+    selecting.select_dispatch(engine, settings, run_id)
+    assert (run_of(engine, run_id).state, run_of(engine, run_id).code) == ("failed", "no-queue")
 
 
 def test_an_upstream_that_is_gone_is_tried_again_and_then_told(engine, settings, run_id, tmp_path):
