@@ -111,7 +111,7 @@ class Lab:
         log = self.tmp / "web.log"
         with open(log, "wb") as out:
             self._web = subprocess.Popen([sys.executable, "-m", "relay.web"], env=self.env, stdout=out, stderr=out)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.settings.port), timeout=1):
                 return self
