@@ -81,6 +81,8 @@ class Relay:
             "aud": self.world.settings.oidc_audience, "repository": repo, "run_id": workflow["run_id"],
             "run_attempt": workflow["run_attempt"], "sha": "5" * 40, "ref": "refs/heads/main",
         }  # fmt: skip
+        if "repository_id" in workflow:
+            claims["repository_id"] = workflow.pop("repository_id")
         token = self.world.hub.ledger.mint(claims)
         body = {"event_type": "pull_request", "delivery_id": delivery_id, "payload": {}, "workflow": workflow}
         headers = {"authorization": f"Bearer {token}"}

@@ -20,7 +20,7 @@ from relay.errors import AllowlistError
 
 __all__ = ["EVENTS", "LEVELS", "Allowlist", "Deadlines", "Entry", "parse"]
 
-KEYS = ("events", "oncalls", "executor", "device", "trust", "deadlines", "pushes", "refs", "workflows", "id")
+KEYS = ("events", "oncalls", "executor", "device", "trust", "deadlines", "pushes", "refs", "workflows", "id", "drafts")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _LIMITS = {"start": ("1m", "7d"), "run": ("1m", "30d")}
 """GitHub itself ends a job on hosted runners after 6 hours and lets one on own machines run for 5 days."""
@@ -135,6 +135,8 @@ class _Parser(NodeReader):
             return self._globs(content, key)
         if key == "id":
             return self._id(content)
+        if key == "drafts":
+            return self._choice(content, "word for drafts", ("true", "false")) == "true"
         raise self._unknown(field, "key", KEYS)
 
     def _deadlines(self, node: yaml.Node) -> Deadlines:

@@ -31,8 +31,8 @@ class Entry:
     workers (the relay runs the tests on ``device``). ``trust``: author associations, and logins as ``@login``, whose
     changes run on our workers without a label; None when the entry does not say (then everybody's run). ``pushes``:
     globs of the pushes it hears of, None: all that are told. ``refs``, ``workflows``: globs of its own refs and
-    workflow files whose runs may report, None: any. ``id``: GitHub's number of it, where the file pins one. ``line``
-    is 1-based.
+    workflow files whose runs may report, None: any. ``id``: GitHub's number of it, where the file pins one.
+    ``drafts``: whether it hears of pull requests that are drafts. ``line`` is 1-based.
     """
 
     repo: str
@@ -48,6 +48,7 @@ class Entry:
     refs: tuple[str, ...] | None = None
     workflows: tuple[str, ...] | None = None
     id: int | None = None
+    drafts: bool = True
     listed: str | None = None
     line: int = 0
 

@@ -71,7 +71,7 @@ def _https(value: str) -> str:
 
 
 Id = Annotated[str, StringConstraints(min_length=1, max_length=64), AfterValidator(_no_control), BeforeValidator(_id)]
-Name = Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(_no_control)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=300), AfterValidator(_no_control)]
 Url = Annotated[str, StringConstraints(max_length=2048), AfterValidator(_no_control), AfterValidator(_https)]
 Time = Annotated[str, StringConstraints(max_length=64), AfterValidator(_no_control)]
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]

@@ -6,6 +6,7 @@ dispatch. The wires are those of the public relay (docs/callback.md, docs/outbox
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from relay.domain.events import LABEL_PREFIX
 from relay.domain.self_reports import SELF_REPORTS
 
 OUTPUT_LIMIT = 65_535
+NAME_LIMIT = 255
 HUD_STATUSES = ("in_progress", "completed")
 
 
@@ -90,7 +92,12 @@ def labelled(device: str | None, labels: Sequence[str]) -> bool:
 
 
 def check_run_name(dispatch: DispatchFacts, job: JobFacts) -> str:
-    return f"crcr/{dispatch.downstream}/{job.workflow}/{job.name}"
+    """GitHub cuts a long name, and two that begin alike would be one check: we cut it, and keep them apart."""
+    name = f"crcr/{dispatch.downstream}/{job.workflow}/{job.name}"
+    if len(name) <= NAME_LIMIT:
+        return name
+    apart = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:10]
+    return f"{name[: NAME_LIMIT - 12]}… {apart}"
 
 
 def external_id(dispatch: DispatchFacts, job: JobFacts) -> str:

@@ -14,8 +14,8 @@ from relay.domain.fields import ZERO_SHA, flag, mapping, number, optional, repo_
 from relay.domain.refs import TAKEN_REFS, fits
 from relay.errors import BadRequest
 
-ROUTED_ACTIONS = frozenset({"opened", "reopened", "synchronize", "closed"})
-NOTED_ACTIONS = frozenset({"edited", "ready_for_review", "converted_to_draft"})
+ROUTED_ACTIONS = frozenset({"opened", "reopened", "synchronize", "closed", "ready_for_review"})
+NOTED_ACTIONS = frozenset({"edited", "converted_to_draft"})
 LABEL_PREFIX = "ciflow/crcr/"
 """Labels that ask for a device's CI: ``ciflow/crcr/<device>``."""
 

@@ -47,7 +47,7 @@ def route(event: Event, allowlist: Allowlist, runs: Sequence[PriorRun]) -> tuple
     if event.action == "labeled":
         return tuple(_labeled(event, allowlist, runs))
     # of edits only those of the base branch are routed: the change is then another one
-    if event.action not in ("opened", "reopened", "synchronize", "closed", "edited"):
+    if event.action not in ("opened", "reopened", "synchronize", "closed", "edited", "ready_for_review"):
         return (RouteDecision("ignore", "action-ignored", f"pull_request.{event.action} starts nothing"),)
     decisions: list[RouteDecision] = []
     for entry in allowlist.entries:
@@ -61,6 +61,9 @@ def _pushed(event: PullRequestEvent, entry: Entry, runs: Sequence[PriorRun]) -> 
     if "pull_request" not in entry.events:
         yield _not_listening(entry)
         return
+    if event.action == "ready_for_review" and entry.drafts:
+        yield RouteDecision("ignore", "action-ignored", f"{entry.repo} was told of #{event.number} as a draft", entry)
+        return
     if any(run.newer for run in mine):
         yield _overtaken(event, entry)
         return
@@ -68,6 +71,10 @@ def _pushed(event: PullRequestEvent, entry: Entry, runs: Sequence[PriorRun]) -> 
         if run.open:
             reason = f"#{event.number} moved on to {event.head_sha[:12]}"
             yield RouteDecision("supersede", "superseded", reason, entry, run.id)
+    if event.draft and not entry.drafts:
+        reason = f"#{event.number} is a draft, and {entry.repo} hears of them when they are ready for review"
+        yield RouteDecision("ignore", "draft", reason, entry)
+        return
     if _held(event, entry):
         reason = (
             f"{event.author or 'the author'} ({event.author_association}) is not trusted by {entry.repo}: "
@@ -79,17 +86,20 @@ def _pushed(event: PullRequestEvent, entry: Entry, runs: Sequence[PriorRun]) -> 
 
 
 def _closed(event: PullRequestEvent, entry: Entry, runs: Sequence[PriorRun]) -> Iterator[RouteDecision]:
-    """GitHub executors are told, and cancel by their own concurrency group; our own workers stop at once."""
+    """GitHub executors are told, and cancel by their own concurrency group; what still runs is not waited for any
+    more, and our own workers stop at once."""
     mine = [run for run in runs if run.downstream_key == entry.key]
+    running = [run for run in mine if run.open]
     ended = f"#{event.number} was {'merged' if event.merged else 'closed'}"
     if "pull_request" not in entry.events:
         yield _not_listening(entry)
     elif any(run.newer for run in mine):
         yield _overtaken(event, entry)
     elif entry.executor == "github":
+        for run in running:
+            yield RouteDecision("cancel", "pull-request-closed", ended, entry, run.id)
         yield RouteDecision("dispatch", "closed-told", f"{ended}: {entry.repo} cancels what it still runs", entry)
     else:
-        running = [run for run in mine if run.open]
         for run in running:
             yield RouteDecision("cancel", "pull-request-closed", ended, entry, run.id)
         if not running:

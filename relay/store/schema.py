@@ -111,8 +111,8 @@ job = Table(
     metadata,
     Column("id", String(32), primary_key=True),
     Column("dispatch_id", String(32), ForeignKey("dispatch.id"), nullable=False),
-    Column("workflow", String(255), nullable=False),
-    Column("name", String(255), nullable=False),
+    Column("workflow", String(300), nullable=False),
+    Column("name", String(300), nullable=False),
     Column("run_id", String(64), nullable=False),
     Column("attempt", Integer, nullable=False),
     Column("status", String(16), nullable=False),  # queued, in_progress, completed

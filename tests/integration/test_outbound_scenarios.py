@@ -10,9 +10,11 @@ from outbound_relay import UPSTREAM, pull_request, rerequested, running
 from sqlalchemy import insert, update
 
 from relay import chores
+from relay.domain.provenance import same
+from relay.services import proving
 from relay.services.readers import make_reader
 from relay.store import shards
-from relay.store.schema import chore, delivery, dispatch, job, plan, rerun, shard, streak, worker
+from relay.store.schema import chore, dispatch, job, plan, rerun, shard, streak, worker
 
 ALLOWLIST = """\
 L1:
@@ -35,7 +37,7 @@ NAMES = [
     "007",
     "3_11",
     "тест / 試験 \N{SNOWMAN}",
-    "x" * 255,
+    "x" * 300,
     "@org/team <b>|`*_[l](http://e)",
 ]
 
@@ -216,8 +218,11 @@ def test_any_name_survives_from_start_to_end_and_through_a_deadline(relay):
     for number, name in enumerate(NAMES, 60):
         relay.report(event, "in_progress", repo="org/four", job_name=name, name=name, run_id=str(number))
     relay.turn()
-    names = {f"crcr/org/four/{name}/{name}" for name in NAMES}
-    assert {check["name"] for check in relay.checks()} == {*names, "crcr/org/four/relay/response"}
+    names = {f"crcr/org/four/{name}/{name}" for name in NAMES if len(name) < 300}
+    (cut,) = {check["name"] for check in relay.checks()} - {*names, "crcr/org/four/relay/response"}
+    assert len(cut) == 255
+    names.add(cut)
+    assert names <= {check["name"] for check in relay.checks()}
     assert not any("@org/team" in check["output"]["summary"] for check in relay.checks())
     relay.wait(25 * 3600)
     ended = {check["name"] for check in relay.checks() if check["conclusion"] == "timed_out"}
@@ -298,6 +303,9 @@ def test_a_run_of_our_workers_is_run_again_with_the_very_plan(relay):
     assert (new.dispatch_id, new.spec, new.state) == (again.id, old.spec, "queued")
     first, second = relay.rows(plan)
     assert (second.runtime, second.counts) == (first.runtime, first.counts)
+    with relay.engine.begin() as conn:
+        assert same(proving.record(conn, run), proving.record(conn, again.id)) == []
+        assert proving.record(conn, again.id)["rerun_of"] == run
     queued = [check for check in relay.checks("/selected-tests") if check["status"] == "queued"]
     assert len(queued) == 1
     relay.webhook("check_run", rerequested("check_run", A, 4711))
@@ -372,17 +380,71 @@ def test_a_verdict_says_what_it_was_made_of(relay):
 
 
 def test_a_closed_pull_request_is_told_and_waits_for_nobody(relay):
+    relay.push()
+    relay.turn()
     relay.push("closed")
     relay.turn()
-    assert {row.state for row in relay.rows(dispatch)} == {"completed"}
-    assert relay.checks() == []
-    with relay.engine.begin() as conn:
-        conn.execute(update(delivery).values(due_at=None))
+    assert {(row.state, row.code) for row in relay.rows(dispatch, action="closed")} == {("completed", "told")}
+    assert {(row.state, row.code) for row in relay.rows(dispatch, action="opened", level="L4")} == {
+        ("superseded", "pull-request-closed")
+    }
+    assert [(check["status"], check["conclusion"]) for check in relay.checks()] == [("completed", "cancelled")]
     relay.wait(7 * 3600)
     assert relay.swept["total"]["no-response"] == 0
 
 
-# -------------------------------------------------------------------------------------------------------------- health
+# -------------------------------------------------------------------------------------------------------- installations
+
+
+def installation(action, **more):
+    about = {"id": 77, "account": {"login": "org"}, "permissions": {"contents": "write"}, **more}
+    return {"action": action, "installation": about, "sender": {"login": "ann"}}
+
+
+def test_installation_webhooks_close_and_open_the_way(relay):
+    relay.webhook("installation", installation("suspend", suspended_at="2026-01-01T00:00:00Z"))
+    event = relay.push()
+    relay.turn()
+    assert [c for c in relay.world.hub.asgi.calls if "/org/" in c["path"]] == []
+    assert {row.state for row in relay.rows(kind="dispatch")} == {"parked"}
+    relay.ahead += 1
+    relay.webhook("installation", installation("unsuspend", suspended_at=None))
+    relay.turn()
+    assert {row.state for row in relay.rows(kind="dispatch")} == {"sent"}
+    assert set(relay.world.hub.ledger.dispatches.values()) == {1}
+    assert relay.report(event, "completed", "success", repo="org/two")["recorded"]
+
+
+def test_a_rename_is_followed_from_the_webhook_and_from_the_redirect(relay):
+    relay.push()
+    relay.turn()
+    number = relay.world.hub.ledger.rename("org/two", "org/deux")
+    event = relay.push("synchronize", sha=B)
+    relay.wait(20)
+    relay.wait(20)
+    assert {repo for repo, _ in relay.world.hub.ledger.dispatches} >= {"org/two", "org/deux"}
+    body = {
+        "action": "renamed", "repository": {"id": number, "full_name": "org/deux"},
+        "changes": {"repository": {"name": {"from": "two"}}}, "installation": {"id": 77},
+    }  # fmt: skip
+    relay.webhook("repository", body)
+    assert relay.report(event, "completed", "success", repo="org/deux", repository_id=str(number))["recorded"]
+
+
+# --------------------------------------------------------------------------------------------------------------- drafts
+
+
+def test_a_draft_is_told_when_it_is_ready_to_who_wants_it_so(tmp_path):
+    with running(tmp_path, "L2:\n  - org/all\n  - org/ready:\n      drafts: false\n") as relay:
+        relay.webhook("pull_request", pull_request("opened", A, draft=True))
+        relay.turn()
+        assert [row.downstream for row in relay.rows(dispatch)] == ["org/all"]
+        relay.webhook("pull_request", pull_request("ready_for_review", A))
+        relay.turn()
+        assert [row.downstream for row in relay.rows(dispatch)] == ["org/all", "org/ready"]
+
+
+# --------------------------------------------------------------------------------------------------------------- health
 
 
 def test_a_sweeper_that_nobody_runs_is_seen(relay):

@@ -7,12 +7,14 @@ import threading
 import time
 import zlib
 
+import httpx2
 import pytest
 from factories import make_delivery, make_run
-from outbound_servers import local_github
+from outbound_servers import HUD_KEY, local_github
 from sqlalchemy import insert, select, update
 
 from relay.domain.check_output import render
+from relay.hud.client import Hud
 from relay.services import effects, reporting, sending
 from relay.settings import Settings
 from relay.store import outbox
@@ -379,6 +381,20 @@ def test_trouble_of_the_dashboard_loses_nothing_and_keeps_the_order(engine, worl
     assert list(dict.fromkeys(states)) == ["in_progress", "completed"]
     assert states[-1] == "completed"
     assert world.calls("POST", "/check-runs") == []
+
+
+def test_a_dashboard_that_does_not_answer_in_time_gets_it_again(engine, world, clients):
+    impatient = Hud(world.settings.hud_url, HUD_KEY, http=httpx2.Client(timeout=0.3, trust_env=False))
+    world.fail(path="/api/crcr/results", delay_s=1.0)
+    run = make_run(engine, level="L2")
+    step(engine, world, make_job(engine, run, "in_progress"), status="in_progress")
+    send_due(engine, world, effects.Clients(clients.github, impatient))
+    (row,) = rows(engine)
+    assert (row.state, row.ambiguous, row.last_error.split(":")[0]) == ("due", True, "no-answer")
+    send_due(engine, world, clients, after=60)
+    impatient.close()
+    assert rows(engine)[0].state == "sent"
+    assert len(world.hub.hud.rows) == 1
 
 
 def test_a_row_the_dashboard_refuses_does_not_hold_up_the_next(engine, world, clients):

@@ -81,10 +81,26 @@ def test_a_delivery_that_was_overtaken_starts_nothing_there():
 def test_closing_tells_github_executors_and_stops_our_workers():
     runs = [run("org/theirs", "github"), run("org/ours", "workers")]
     assert told(route(replace(PR, action="closed", merged=True), ALLOWLIST, runs)) == [
+        ("cancel", "pull-request-closed", "org/theirs", "run-org/theirs"),
         ("dispatch", "closed-told", "org/theirs", None),
         ("ignore", "events-exclude", "org/nightly", None),
         ("cancel", "pull-request-closed", "org/ours", "run-org/ours"),
         ("ignore", "nothing-to-cancel", "org/careful", None),
+    ]
+
+
+def test_a_draft_is_told_to_who_wants_drafts_and_to_the_others_when_it_is_ready():
+    listed = parse("L2:\n  - org/all\n  - org/ready:\n      drafts: false\n")
+    draft = replace(PR, draft=True)
+    assert told(route(draft, listed, ())) == [
+        ("dispatch", "dispatched", "org/all", None),
+        ("ignore", "draft", "org/ready", None),
+    ]
+    older = [run("org/ready", "github")]
+    assert ("supersede", "superseded", "org/ready", "run-org/ready") in told(route(draft, listed, older))
+    assert told(route(replace(PR, action="ready_for_review"), listed, ())) == [
+        ("ignore", "action-ignored", "org/all", None),
+        ("dispatch", "dispatched", "org/ready", None),
     ]
 
 

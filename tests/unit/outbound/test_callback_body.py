@@ -96,7 +96,7 @@ def test_the_published_bodies_are_taken(shared, name):
         ({"workflow__conclusion": "passed"}, "workflow.conclusion"),
         ({"workflow__conclusion": 3}, "workflow.conclusion"),
         ({"workflow__name": ""}, "workflow.name"),
-        ({"workflow__name": "x" * 256}, "workflow.name"),
+        ({"workflow__name": "x" * 301}, "workflow.name"),
         ({"workflow__name": "a\x00b"}, "workflow.name"),
         ({"workflow__run_id": None}, "workflow.run_id"),
         ({"workflow__run_id": True}, "workflow.run_id"),
@@ -152,7 +152,7 @@ def test_run_ids_are_texts(run_id):
     assert read(body(workflow__run_id=run_id)).workflow.run_id == str(run_id)
 
 
-@pytest.mark.parametrize("name", [":nvidia: (B200) 1/2", "310", "a/b/c", "тест ✓", "x" * 255])
+@pytest.mark.parametrize("name", [":nvidia: (B200) 1/2", "310", "a/b/c", "тест ✓", "x" * 300])
 def test_job_names_may_be_anything_printable(name):
     assert read(body(workflow__job_name=name)).job_name == name
 
@@ -170,6 +170,8 @@ def test_a_run_reports_for_itself_alone():
             bind(report, GITHUB, claims)
 
 
+PROJECT = {"iss": "https://gitlab.com", "project_path": "g/sub/p"}
+GROUP = "https://gitlab.com/g/sub/p"
 OURS = "https://github.com/Ascend/pytorch/actions/runs/5"
 BUILD = {"organization_slug": "vllm", "pipeline_slug": "ci"}
 
@@ -177,7 +179,7 @@ BUILD = {"organization_slug": "vllm", "pipeline_slug": "ci"}
 @pytest.mark.parametrize(
     ("url", "run_id", "provider", "claims", "shown"),
     [
-        ("https://github.com/ascend/PyTorch/actions/runs/5/job/6", "5", GITHUB, {}, "https://github.com/ascend/PyTorch/actions/runs/5/job/6"),
+        (OURS.lower() + "/job/6", "5", GITHUB, {}, OURS.lower() + "/job/6"),
         ("https://github.com/other/repo/actions/runs/5", "5", GITHUB, {}, OURS),
         ("https://evil.example/Ascend/pytorch/", "5", GITHUB, {}, OURS),
         ("https://github.com/Ascend/pytorch/../../evil", "5", GITHUB, {}, OURS),
@@ -189,7 +191,7 @@ BUILD = {"organization_slug": "vllm", "pipeline_slug": "ci"}
         ("https://buildkite.com/other/ci/builds/1", "018c", BUILDKITE, BUILD, None),
         ("https://buildkite.com/vllm/ci/builds/1", "018c", BUILDKITE, {}, None),
         ("https://evil.example/vllm/ci/builds/1", "018c", BUILDKITE, BUILD, None),
-        ("https://gitlab.com/group/sub/project/-/jobs/1", "018c", GITLAB, {"iss": "https://gitlab.com", "project_path": "group/sub/project"}, "https://gitlab.com/group/sub/project/-/jobs/1"),
+        (f"{GROUP}/-/jobs/1", "018c", GITLAB, PROJECT, f"{GROUP}/-/jobs/1"),
         ("", "018c", BUILDKITE, BUILD, None),
     ],
 )  # fmt: skip
