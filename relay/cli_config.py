@@ -107,6 +107,8 @@ def lint_allowlist(path: Path, *, console: Console | None = None) -> int:
             ", ".join(entry.oncalls),
         )
     console.print(table)
+    for warning in allowlist.warnings:
+        console.print(f"warning: {warning}", markup=False)
     return 0
 
 

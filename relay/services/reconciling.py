@@ -50,7 +50,7 @@ def reconcile(
                 # perhaps GitHub knows the place no more: the next look begins at the newest again
                 return {"until": known_until}
             raise
-        rows = [row for row in page.rows if _time(row) <= reach]
+        rows = [row for row in page.rows if bound <= _time(row) <= reach]
         _look(engine, rows)
         cursor = page.cursor
         if cursor is None or (page.rows and _time(page.rows[-1]) < bound):

@@ -14,9 +14,9 @@ def claim(conn: Connection, name: str, now: float, every_s: float) -> dict[str, 
     """What the last time left for this one, and the next time is ``every_s`` seconds on. None: it is not due, or
     another process was faster."""
     insert_once(conn, chore, {"name": name, "due_at": now, "memory": {}})
-    taken = (
-        update(chore).where(chore.c.name == name, chore.c.due_at <= now).values(due_at=now + every_s)
-    ).returning(chore.c.memory)
+    taken = (update(chore).where(chore.c.name == name, chore.c.due_at <= now).values(due_at=now + every_s)).returning(
+        chore.c.memory
+    )
     row = conn.execute(taken).one_or_none()
     return dict(row.memory) if row is not None else None
 

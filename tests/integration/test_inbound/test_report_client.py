@@ -52,6 +52,7 @@ def test_what_the_relay_refuses_and_what_it_does_not_record_have_exit_codes(serv
     assert "404 dispatch-unknown" in refused.stderr
     one = service.token("example-org/one", "9001", "2")
     assert run_client(*options(service, tmp_path, one, *done), **env).returncode == 0
+    one = service.token("example-org/one", "9001", "2")
     strict = run_client(*options(service, tmp_path, one, *done, "--strict"), **env)
     assert strict.returncode == 3
     assert "L1" in strict.stderr

@@ -1,0 +1,122 @@
+"""Deliveries that never arrived are asked for, as often as is worth it; what is old is forgotten."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import httpx2
+import pytest
+from factories import make_delivery, make_run
+from outbound_servers import local_github
+from sqlalchemy import select
+
+from relay.services import reconciling, tidying
+from relay.services.readers import make_reader
+from relay.settings import Settings
+from relay.store import chores, deliveries
+from relay.store.db import reading
+from relay.store.schema import delivery, redelivery
+
+DAY = 86400.0
+NOWHERE = "http://127.0.0.1:9/github/webhook"
+
+
+@pytest.fixture
+def world(tmp_path):
+    (tmp_path / "github").mkdir()
+    with local_github(tmp_path / "github") as world:
+        yield world
+
+
+def lose(world, guid, event="pull_request", action="opened"):
+    headers = {"X-GitHub-Event": event, "X-GitHub-Delivery": guid}
+    sent = {"url": NOWHERE, "headers": headers, "payload": json.dumps({"action": action})}
+    httpx2.post(f"{world.url}/_control/webhook", json=sent, trust_env=False).raise_for_status()
+
+
+def look(engine, world, memory, now):
+    reader = make_reader(world.settings)
+    try:
+        return reconciling.reconcile(engine, reader, memory, now)
+    finally:
+        reader.close()
+
+
+def asked(world):
+    return len(world.calls("POST", "/attempts"))
+
+
+def rows(engine):
+    with reading(engine) as conn:
+        return {row.delivery_id: row for row in conn.execute(select(redelivery))}
+
+
+def test_what_is_lost_is_asked_for_until_it_comes_or_is_given_up(engine, world):
+    now = time.time() + 120
+    make_delivery(engine, id="here", received_at=now - 3600)
+    lose(world, "lost")
+    lose(world, "noise", "check_run", "completed")
+    lose(world, "here")
+    memory = look(engine, world, {}, now)
+    assert set(rows(engine)) == {"lost"}
+    assert asked(world) == 1
+    memory = look(engine, world, memory, now + 60)  # not again at once
+    assert asked(world) == 1
+    for wait in (*reconciling.BACKOFF_S[1:], DAY):
+        now += wait + 1
+        memory = look(engine, world, memory, now)
+    assert asked(world) == len(reconciling.BACKOFF_S)
+    assert rows(engine)["lost"].state == "gave-up"
+
+
+def test_what_came_back_is_settled(engine, world):
+    now = time.time() + 120
+    make_delivery(engine, received_at=now - 3600)
+    lose(world, "lost")
+    memory = look(engine, world, {}, now)
+    make_delivery(engine, id="lost")
+    look(engine, world, memory, now + 5000)
+    assert rows(engine)["lost"].state == "arrived"
+    assert asked(world) == 1
+
+
+def test_a_new_relay_asks_for_nothing_that_is_older_than_itself(engine, world):
+    lose(world, "anothers")
+    memory = look(engine, world, {}, time.time() + 5000)
+    assert (rows(engine), asked(world)) == ({}, 0)
+    assert memory["until"] > 0
+
+
+def test_a_chore_is_done_by_one_of_those_who_are_there(engine):
+    with engine.begin() as conn:
+        assert chores.claim(conn, "x", 100.0, 60.0) == {}
+        assert chores.claim(conn, "x", 100.0, 60.0) is None
+        chores.finish(conn, "x", 100.0, memory={"a": 1}, error=None)
+        assert chores.claim(conn, "x", 159.0, 60.0) is None
+        chores.make_due(conn, "x", 159.0)
+        assert chores.claim(conn, "x", 159.0, 60.0) == {"a": 1}
+
+
+@pytest.mark.both_databases
+def test_bodies_and_noise_are_forgotten_and_what_is_still_needed_is_not(engine, tmp_path):
+    now = 100 * DAY
+    settings = Settings(data_dir=tmp_path)
+    body = deliveries.pack(b"{}")
+    old = now - 20 * DAY
+    make_delivery(engine, id="old", received_at=old, body=body)
+    make_delivery(engine, id="unsent", received_at=old, body=body)
+    make_run(engine, delivery_id="unsent", executor="github", state="sending")
+    make_delivery(engine, id="unrouted", received_at=old, body=body, state="received")
+    make_delivery(engine, id="young", received_at=now - DAY, body=body)
+    make_delivery(engine, id="noise", received_at=old, state="ignored")
+    make_delivery(engine, id="nightly:x", received_at=old, state="noted")
+    make_run(engine, delivery_id="nightly:x", executor="github", state="completed")
+    make_delivery(engine, id="fresh-noise", received_at=now - DAY, state="ignored")
+    forgotten = tidying.tidy(engine, settings, now)
+    assert (forgotten["bodies"], forgotten["ignored"]) == (1, 1)
+    with reading(engine) as conn:
+        left = {row.id: row.body is not None for row in conn.execute(select(delivery.c.id, delivery.c.body))}
+    assert left == {
+        "old": False, "unsent": True, "unrouted": True, "young": True, "nightly:x": False, "fresh-noise": False,
+    }  # fmt: skip
