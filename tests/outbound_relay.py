@@ -175,8 +175,9 @@ def rerequested(event: str, sha: str, number: int, app_id: int = APP_ID) -> dict
 
 
 @contextlib.contextmanager
-def running(folder: Path, allowlist: str, **settings: Any) -> Iterator[Relay]:
-    """The service with ``allowlist`` (YAML) in force. Every repository that it names has the App."""
+def running(folder: Path, allowlist: str, database: str = "", **settings: Any) -> Iterator[Relay]:
+    """The service with ``allowlist`` (YAML) in force. Every repository that it names has the App. ``database``: its
+    URL, else SQLite in ``folder``."""
     (folder / "github").mkdir()
     place = folder / "allowlist.yml"
     place.write_text(allowlist)
@@ -184,7 +185,7 @@ def running(folder: Path, allowlist: str, **settings: Any) -> Iterator[Relay]:
     with local_github(folder / "github", **told) as world:
         named = {word.strip(" -:") for word in allowlist.split() if "/" in word}
         world.hub.ledger.repos = (*world.hub.ledger.repos, *sorted(named))
-        world.settings.database_url = f"sqlite:///{folder / 'relay.sqlite3'}"
+        world.settings.database_url = database or f"sqlite:///{folder / 'relay.sqlite3'}"
         app = create_app(world.settings)
         listener = socket.create_server(("127.0.0.1", 0))
         world.settings.public_url = url = f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -46,7 +46,7 @@ class Installed:
 @dataclass(frozen=True, slots=True)
 class Gate:
     """``open``: send. ``try``: one may, to find out. ``wait``: not before ``until``. ``refuse``: ``reply`` is what the
-    call would be answered."""
+    call would be answered. ``key``: the place that says so, "" where none does."""
 
     what: Literal["open", "try", "wait", "refuse"]
     key: str = ""
@@ -85,6 +85,7 @@ def gate(target: str, circuits: dict[str, Circuit], installed: Installed | None,
         code = "installation-suspended" if installed.state == "suspended" else "not-installed"
         detail = f"the App's installation at {owner_of(target)} is {installed.state}; its webhook opens it again"
         return Gate("refuse", owner_of(target), reply=_reply(code, detail))
+    over = ""
     for key in (owner_of(target), target.casefold()):
         known = circuits.get(key)
         if known is None or known.code is None:
@@ -92,14 +93,15 @@ def gate(target: str, circuits: dict[str, Circuit], installed: Installed | None,
         if known.code == "rate-limited":
             if known.until > now:
                 return Gate("wait", key, known.until)
-            continue  # over: nothing has to be found out
+            over = key  # nothing has to be found out
+            continue
         if installed is not None and installed.heard_at >= known.changed_at:
             return Gate("try", key)  # the installation changed since
         if known.until <= now:
             return Gate("try", key)
         detail = f"not tried again before {known.until - now:.0f} s are over: {known.reason or known.code}"
         return Gate("refuse", key, known.until, _reply(known.code, detail))
-    return OPEN
+    return Gate("open", over)
 
 
 def _reply(code: str, detail: str) -> Reply:

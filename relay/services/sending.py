@@ -57,6 +57,9 @@ class _Sending:
     answer: Answer | None = None
     unwanted: str = ""
     shut: bool = False
+    """not sent, because the place is closed"""
+    news: bool = False
+    """the place was closed before, so that an arrival there opens it"""
 
     def take(self, future: Future[Answer | None]) -> None:
         """What a step came to. Raises what it did not foresee."""
@@ -100,6 +103,7 @@ class _Batch:
         for one in rows:
             place = decided.get(one.row.target) if gates.on_github(one.row.kind) else None
             if place is None or place.what == "open":
+                one.news = place is not None and self.places[one.row.target].key != ""
                 admitted.append(one)
             elif place.what == "wait":
                 waiting.append((one, place))
@@ -211,7 +215,7 @@ def _written(conn: Connection, one: _Sending, now: float) -> Settlement | None:
             outbox.retarget(conn, row.id, reply.moved.name)
         outbox.mark_retry(conn, row, claimed=one.claimed, at=at, ambiguous=doubt, status=reply.status, error=error)
     # what a closed place answers is no news about it
-    if gates.on_github(kind) and not (one.shut and outcome.state != "sent"):
+    if gates.on_github(kind) and not one.shut and (one.news or outcome.state != "sent"):
         gates.learn(conn, row.target, outcome.code, reply, now)
     return outcome
 

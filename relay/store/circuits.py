@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, select, update
+from sqlalchemy import Connection, Row, func, or_, select, update
 
 from relay.domain.circuit import PROBE_S, Circuit, Installed, grant
 from relay.store.schema import circuit, installation
@@ -75,10 +75,11 @@ def take(conn: Connection, owner: str, asked: int, now: float, limit: int) -> tu
     return granted, window_at + 60.0
 
 
-def closed(conn: Connection, limit: int = 100) -> list[Row[Any]]:
-    """The places to which nothing is sent now, for pages."""
-    query = select(circuit).where(circuit.c.code.is_not(None)).order_by(circuit.c.changed_at.desc()).limit(limit)
-    return list(conn.execute(query))
+def closed(conn: Connection, now: float, limit: int = 100) -> list[Row[Any]]:
+    """The places to which nothing is sent now, for pages. A limit is over by itself."""
+    still = or_(circuit.c.code != "rate-limited", circuit.c.until > now)
+    query = select(circuit).where(circuit.c.code.is_not(None), still).order_by(circuit.c.changed_at.desc())
+    return list(conn.execute(query.limit(limit)))
 
 
 def _circuit(row: Row[Any]) -> Circuit:

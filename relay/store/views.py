@@ -24,7 +24,7 @@ def status(conn: Connection, *, now: float, base_url: str) -> dict[str, Any]:
         "outbox": outbox_state(conn, now),
         "deliveries": deliveries(conn),
         "chores": views_health.chores(conn, now),
-        "places": views_health.places(conn),
+        "places": views_health.places(conn, now),
         "deadlines": views_health.deadlines(conn),
         "unrouted": conn.execute(
             select(func.count()).select_from(delivery).where(delivery.c.state == "received")

@@ -25,10 +25,10 @@ def chores(conn: Connection, now: float) -> list[dict[str, Any]]:
     return found
 
 
-def places(conn: Connection) -> list[dict[str, Any]]:
+def places(conn: Connection, now: float) -> list[dict[str, Any]]:
     """Installations and repositories to which nothing is sent now."""
     keys = ("key", "code", "reason", "until", "failures", "changed_at")
-    return [{key: getattr(row, key) for key in keys} for row in circuits.closed(conn)]
+    return [{key: getattr(row, key) for key in keys} for row in circuits.closed(conn, now)]
 
 
 def deadlines(conn: Connection) -> dict[str, int]:

@@ -62,7 +62,7 @@ class Tables(Collector):
         with reading(self.engine) as conn:
             found = views.tallies(conn)
             chores, ended = views_health.chores(conn, now), views_health.deadlines(conn)
-            closed, oldest = views_health.places(conn), views_health.oldest_effect(conn, now)
+            closed, oldest = views_health.places(conn, now), views_health.oldest_effect(conn, now)
         for table, (name, about, labels) in LABELS.items():
             family = GaugeMetricFamily(name, about, labels=labels)
             for values, n in found[table]:

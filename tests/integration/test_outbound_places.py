@@ -93,6 +93,7 @@ def test_a_suspended_installation_is_asked_once_and_then_left_alone(engine, worl
     assert state_of(engine, later) == "failed"
 
 
+@pytest.mark.both_databases
 def test_the_installations_own_webhook_opens_it_and_what_waited_is_sent(engine, world, clients):
     world.hub.ledger.suspended.add("example-org")
     runs = ask(engine, number=2)
@@ -191,6 +192,7 @@ def test_a_redirect_to_elsewhere_gets_no_token_of_ours(engine, world, clients):
 # --------------------------------------------------------------------------------------------------- limits and budgets
 
 
+@pytest.mark.both_databases
 def test_a_secondary_limit_holds_the_whole_installation(engine, world, clients):
     ask(engine, number=40)
     world.fail(path=".*/dispatches", retry_after=30, count=16)
@@ -206,6 +208,7 @@ def test_a_secondary_limit_holds_the_whole_installation(engine, world, clients):
     assert set(world.hub.ledger.dispatches.values()) == {1}
 
 
+@pytest.mark.both_databases
 def test_a_budget_is_kept_and_what_is_over_it_waits_for_the_next_minute(engine, world):
     tight = effects.make_clients(world.settings.model_copy(update={"github_budget": 5}))
     ask(engine, number=12)

@@ -43,9 +43,20 @@ NAMES = [
 
 
 @pytest.fixture
-def relay(tmp_path):
-    with running(tmp_path, ALLOWLIST) as relay:
+def relay(tmp_path, request):
+    if getattr(request, "param", "sqlite") != "postgresql":
+        with running(tmp_path, ALLOWLIST) as relay:
+            yield relay
+        return
+    cluster = request.getfixturevalue("postgres")
+    url = cluster.new_database()
+    with running(tmp_path, ALLOWLIST, url) as relay:
         yield relay
+    cluster.drop_database(url)
+
+
+ON_BOTH = pytest.mark.parametrize("relay", ["sqlite", "postgresql"], indirect=True)
+"""where queries and locks are the point"""
 
 
 def of(relay, repo):
@@ -81,6 +92,7 @@ def test_level_4_is_seen_from_the_dispatch_on_and_a_downstream_that_never_answer
     assert len(relay.world.hub.asgi.calls) == calls  # effects once
 
 
+@ON_BOTH
 def test_a_true_result_wins_over_a_deadline_however_late(relay):
     event = relay.push()
     relay.turn()
@@ -117,6 +129,7 @@ def test_a_late_first_report_takes_back_no_response(relay):
     assert [check["conclusion"] for check in relay.checks("/response")] == ["success"]
 
 
+@ON_BOTH
 def test_a_run_whose_workers_are_gone_ends(relay):
     run = make_run(relay.engine, state="running", created_at=relay.now)
     with relay.engine.begin() as conn:
@@ -174,6 +187,7 @@ def test_what_runs_for_a_superseded_commit_is_cancelled_also_when_it_is_heard_of
 # --------------------------------------------------------------------------------------------------------------- labels
 
 
+@ON_BOTH
 def test_a_label_shows_and_hides_a_level_3_result_at_any_point(relay):
     event = relay.push()
     relay.turn()
@@ -277,6 +291,7 @@ def test_a_suite_is_run_again_whole_and_one_that_runs_already_is_fine(relay):
     assert {row.state for row in relay.rows(kind="rerun")} == {"sent"}
 
 
+@ON_BOTH
 def test_a_run_of_our_workers_is_run_again_with_the_very_plan(relay):
     run = make_run(
         relay.engine, state="completed", conclusion="failure", code="verify-regression", head_sha=A, closed_at=relay.now
@@ -317,6 +332,7 @@ def test_a_run_of_our_workers_is_run_again_with_the_very_plan(relay):
 # --------------------------------------------------------------------------------------------------------------- oncall
 
 
+@ON_BOTH
 def test_oncalls_are_called_once_a_streak(relay):
     conclusions = ["failure", "failure", "success", "failure"]
     bodies = []
@@ -401,6 +417,7 @@ def installation(action, **more):
     return {"action": action, "installation": about, "sender": {"login": "ann"}}
 
 
+@ON_BOTH
 def test_installation_webhooks_close_and_open_the_way(relay):
     relay.webhook("installation", installation("suspend", suspended_at="2026-01-01T00:00:00Z"))
     event = relay.push()
