@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from relay.errors import Conflict, LeaseLost, NotFound, RelayError, Unavailable
-from relay.worker import overlay, sandbox
+from relay.worker import adapters, overlay, sandbox
 from relay.worker.client import Client, Refused, patient
 from relay.worker.config import WorkerConfig
 from relay.worker.runners import Order, Runners, Running
@@ -152,7 +152,8 @@ class _Leased:
     def _runner(self, tmp: Path, tree: Path, files: tuple[str, ...]) -> dict[str, Any]:
         """Runs the runner and sends its lines. Returns its last line: ``{"report": …}`` or ``{"failed": …}``."""
         spec = tmp / "spec.json"
-        spec.write_text(json.dumps({"shard": self._lease["shard"], "done": self._lease.get("done") or []}))
+        told = {"shard": self._lease["shard"], "done": self._lease.get("done") or [], "plugin": self._config.plugin}
+        spec.write_text(json.dumps(told))
         read, write = os.pipe()
         with open(tmp / "runner.log", "wb") as out:
             order = Order(
@@ -178,7 +179,9 @@ class _Leased:
         return f"{self._lease['shard'].get('dispatch_id')}:{tree}:{tree.stat().st_ino}"
 
     def _overlaid(self, tree: Path, files: tuple[str, ...]) -> bool:
-        """Whether torch itself is the head's: not the installed one, which a warm process has."""
+        """Whether torch must be imported anew: it is the head's, or another device than the warm process's."""
+        if adapters.of(str(self._lease["shard"]["device"]), self._config.plugin).package:
+            return True
         site = overlay.installed_site()
         wanted = self._lease["shard"]["runtime"]["kind"] == "overlay" and site is not None
         return wanted and site is not None and overlay.needed(tree, files, site)

@@ -201,6 +201,8 @@ class Batch:
             # the test process counts; this one can only see that no device was that fast
             self.implausible.append(row.key)
             counted: tuple[int | None, float | None, dict[str, int] | None] = None, None, None
+        elif not self._host.around.adapter.metered:
+            counted = None, None, None
         else:
             moved = {name: value for name, value in spent.moved().items() if 0 < value <= MOST_COUNTED}
             counted = spent.kernels, round(spent.modelled_us, 3), moved

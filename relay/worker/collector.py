@@ -18,10 +18,9 @@ from typing import Any
 
 import pytest
 
-from relay import device
 from relay.reuse.policy import Reuse, activate
 from relay.reuse.registry import Registry
-from relay.worker import child, protocol, sandbox
+from relay.worker import adapters, child, protocol, sandbox
 from relay.worker.collect import INI, Collected, FileProgress, arguments, find
 from relay.worker.host import Job, Pipes, end_others
 
@@ -35,8 +34,8 @@ def main(job: Job, pipes: Pipes, alone: bool) -> int:
         protocol.send(pipes.host_out, {"t": kind, **values})
 
     say("collector", pid=os.getpid())
-    policy = device.Policy.from_capability(job.capability) if job.capability is not None else None
-    device.install(policy)
+    adapter = adapters.of(job.shard.device, job.shard.plugin)
+    adapter.begin(job.capability)
     reuse = Reuse(job.tree, job.configs, job.capability, Registry())
     activate(reuse)
     # upstream's files import their neighbours, and pytest adds the folder of each file itself
@@ -77,6 +76,11 @@ class _Loop:
         self.ran = True
         self._collected.others = session.items
         gc.enable()
+        try:
+            adapters.of(self._job.shard.device, self._job.shard.plugin).check_untouched()
+        except adapters.AlreadyInitialised as exc:
+            self._say("unusable", message=str(exc))
+            return True
         self.announce()
         self.serve()
         return True

@@ -32,6 +32,8 @@ class WorkerConfig:
     """the lab it stands in: results of labs that disagree are told apart by it"""
     trust: str = "lenient"
     """``strict``: code of untrusted authors is refused where this machine's sandbox is incomplete."""
+    plugin: str = ""
+    """import name of the package that registers a real device with torch; empty: emulated, or openreg"""
     give_up_s: float = 120.0
     """Seconds without an answer of the relay after which a shard is dropped: its lease is long gone by then."""
 
@@ -39,7 +41,7 @@ class WorkerConfig:
 def from_environment(env: Mapping[str, str] | None = None, torch: str = "none") -> WorkerConfig:
     """Reads ``RELAY_URL``, ``RELAY_WORKER_KEY``, ``RELAY_BROKER_URL`` and, where given, ``RELAY_WORKER_NAME``,
     ``RELAY_WORKER_DEVICE``, ``RELAY_WORKER_QUEUE``, ``RELAY_WORKER_DIR``, ``RELAY_WORKER_LAB``,
-    ``RELAY_WORKER_TRUST``.
+    ``RELAY_WORKER_TRUST``, ``RELAY_WORKER_PLUGIN``.
     ``torch`` is the installed version, by which the worker's own queue is named. Raises SettingsError naming what is
     missing.
     """
@@ -69,5 +71,6 @@ def from_environment(env: Mapping[str, str] | None = None, torch: str = "none") 
         broker_url=values["RELAY_BROKER_URL"],
         lab=env.get("RELAY_WORKER_LAB", "").strip(),
         trust=trust,
+        plugin=env.get("RELAY_WORKER_PLUGIN", "").strip(),
         folder=Path(env.get("RELAY_WORKER_DIR", "") or Path(tempfile.gettempdir()) / f"relay-worker-{os.getuid()}"),
     )

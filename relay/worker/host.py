@@ -24,7 +24,9 @@ from typing import Any
 
 import relay.reuse
 from relay import device
+from relay.errors import RelayError
 from relay.worker import protocol, sandbox
+from relay.worker.adapters import EMULATED, Adapter
 from relay.worker.spec import Shard
 from selector.configs import Capability, ReuseConfigs
 
@@ -79,10 +81,10 @@ class Pipes:
     tests_log: int
 
 
-def import_torch(site: Path | None = None) -> None:
+def import_torch(site: Path | None = None, adapter: Adapter = EMULATED) -> None:
     """Imports torch and what test files need, with the device and its test class in place. Again: does nothing.
 
-    ``site`` (an overlay) goes first on ``sys.path``. Raises ImportError.
+    ``site`` (an overlay) goes first on ``sys.path``. Raises ImportError, and what the adapter raises.
     """
     # read at import, and again whenever a file's classes are made
     os.environ[HOOK] = str(Path(relay.reuse.__path__[0]) / "torch_test_device.py")
@@ -95,13 +97,14 @@ def import_torch(site: Path | None = None) -> None:
     import torch
 
     torch.set_num_threads(1)
-    device.install()
+    adapter.load()
     for name in CORE:
         importlib.import_module(name)
-    device.comparing()
+    if adapter.metered:
+        device.comparing()
 
 
-def main(site: Path | None, pipes: Pipes, *, alone: bool) -> int:
+def main(site: Path | None, pipes: Pipes, *, alone: bool, adapter: Adapter = EMULATED) -> int:
     """Runs until the supervisor closes the orders. ``alone``: this is the first process of a namespace of its own."""
 
     def say(kind: str, **values: Any) -> None:
@@ -109,7 +112,10 @@ def main(site: Path | None, pipes: Pipes, *, alone: bool) -> int:
 
     began = time.monotonic()
     try:
-        import_torch(site)
+        import_torch(site, adapter)
+    except RelayError as exc:
+        say("unusable", message=str(exc)[:2000])
+        return 1
     except ImportError as exc:
         say("unusable", message=f"torch cannot be imported: {exc}"[:2000])
         return 1

@@ -17,6 +17,7 @@ from typing import Any
 
 from relay.worker import footprint, namespaces, protocol, sandbox, seccomp
 from relay.worker import host as host_side
+from relay.worker.adapters import EMULATED, Adapter
 from relay.worker.logs import Logs
 from relay.worker.outcome import died
 
@@ -43,6 +44,7 @@ class Surroundings:
     isolation: sandbox.Isolation
     site: Path | None = None
     readable: tuple[Path, ...] = ()
+    adapter: Adapter = EMULATED
 
 
 class HostProcess:
@@ -225,7 +227,7 @@ def _host(around: Surroundings, pipes: host_side.Pipes, parent: int) -> None:
             raise OSError("system calls cannot be filtered, though a trial could")
         sandbox.hide_process()
         sandbox.die_with_parent(0 if alone else parent)  # last: a change of rights clears it
-        status = host_side.main(around.site, pipes, alone=alone)
+        status = host_side.main(around.site, pipes, alone=alone, adapter=around.adapter)
     except BaseException:  # noqa: BLE001 - a forked child must never return into its parent's frames
         traceback.print_exc()
     finally:

@@ -182,7 +182,10 @@ def _check(status: int, what: str) -> None:
         raise OSError(number, f"{what}: {os.strerror(number)}")
 
 
-def packages(modules: Iterable[str] = ("relay", "selector", "torch", "numpy", "pytest")) -> tuple[Path, ...]:
+MODULES = ("relay", "selector", "torch", "numpy", "pytest")
+
+
+def packages(modules: Iterable[str] = MODULES) -> tuple[Path, ...]:
     """Folders that this interpreter and what it runs are read from: its own, and those of ``modules``."""
     import importlib.util
 

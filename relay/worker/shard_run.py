@@ -12,7 +12,7 @@ from typing import Any
 
 from relay import device
 from relay.errors import RelayError
-from relay.worker import collection, namespaces, overlay, sandbox
+from relay.worker import adapters, collection, namespaces, overlay, sandbox
 from relay.worker.batch import Batch, Row
 from relay.worker.host import Job
 from relay.worker.hostproc import HostGone, HostProcess, Surroundings
@@ -76,6 +76,7 @@ class Runner:
         self._timings = {"prepare_s": 0.0, "import_s": 0.0, "collect_s": 0.0, "run_s": 0.0}
         self._isolation = sandbox.Isolation(False, False, False, False)
         self._refused: dict[str, str] = {}
+        self._adapter = adapters.EMULATED
         self._configs: ReuseConfigs | None = None
         self._capability: Capability | None = None
 
@@ -136,6 +137,10 @@ class Runner:
             raise RunnerError(
                 "this worker has no build of the change", "plan the shard for the runtime overlay or tests-only"
             )
+        self._adapter = adapters.of(shard.device, shard.plugin)
+        self._adapter.check()
+        if self._adapter.package and "torch" in sys.modules:
+            raise RunnerError(f"this process has the emulated device: it cannot have {shard.device} beside it")
         self._isolation = isolation_here(self.tmp)
         if shard.runtime.kind is RuntimeKind.OVERLAY:
             self._lay_over()
@@ -215,8 +220,10 @@ class Runner:
     def _a_host(self) -> HostProcess:
         if self.head.host is None:
             site = self.head.site
-            readable = (self.tree, *namespaces.packages(), *((site,) if site else ()))
-            self.head.host = HostProcess.start(Surroundings(self.tmp, self._isolation, site, readable))
+            packages = namespaces.packages((*namespaces.MODULES, *filter(None, [self._adapter.package])))
+            readable = (self.tree, *packages, *((site,) if site else ()))
+            around = Surroundings(self.tmp, self._isolation, site, readable, self._adapter)
+            self.head.host = HostProcess.start(around)
         return self.head.host
 
     def end_host(self) -> None:

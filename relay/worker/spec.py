@@ -44,13 +44,16 @@ class Shard:
     trusted: bool = False
     """Whether the relay's rules say that the author's code may run without a complete sandbox."""
 
+    plugin: str = ""
+    """Import name of the package that registers this worker's real device; set by the worker, not by the relay."""
+
     @property
     def files(self) -> tuple[str, ...]:
         """The test files, in the order of their first test."""
         return tuple(dict.fromkeys(test.file for test in self.tests))
 
 
-def parse_shard(shard: Mapping[str, Any], done: Any = ()) -> Shard:
+def parse_shard(shard: Mapping[str, Any], done: Any = (), plugin: str = "") -> Shard:
     """Reads the ``shard`` of a lease. Raises BadRequest that names the key that cannot be used."""
     if not isinstance(shard, Mapping):
         raise BadRequest("the shard is not a JSON object", "docs/worker-api.md shows one")
@@ -98,6 +101,7 @@ def parse_shard(shard: Mapping[str, Any], done: Any = ()) -> Shard:
         ops=ops,
         repeat=repeat,
         trusted=need("trusted", bool, False),
+        plugin=plugin,
     )
 
 
@@ -108,5 +112,5 @@ def read_spec(text: str) -> Shard:
     except ValueError as exc:
         raise BadRequest(f"the spec is not JSON: {exc}") from exc
     if isinstance(value, dict) and "shard" in value:
-        return parse_shard(value["shard"], value.get("done") or ())
+        return parse_shard(value["shard"], value.get("done") or (), str(value.get("plugin") or ""))
     return parse_shard(value, value.get("done") or () if isinstance(value, dict) else ())

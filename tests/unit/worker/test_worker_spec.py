@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import platform
 from typing import Any
 
 import pytest
@@ -58,6 +59,6 @@ def test_a_worker_says_which_variable_is_missing() -> None:
     for name in given:
         with pytest.raises(SettingsError, match=name):
             from_environment({k: v for k, v in given.items() if k != name})
-    config = from_environment({**given, "RELAY_WORKER_DEVICE": "openreg"})
-    assert (config.url, config.queue) == ("http://x", "shards.openreg")
+    config = from_environment({**given, "RELAY_WORKER_DEVICE": "openreg"}, "2.13.0")
+    assert (config.url, config.queue) == ("http://x", f"openreg.{platform.machine()}.torch-2.13")
     assert "'k'" not in repr(config)

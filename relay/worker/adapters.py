@@ -1,0 +1,96 @@
+"""Which device a worker's tests run on: the emulated one, openreg, or real hardware through its plugin.
+
+All of them run in the same host, collector and children. A real device is for one process and is of no use in a child
+that was forked after it was initialised: an adapter loads what registers it, and the device begins in the child.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from dataclasses import dataclass
+
+from relay import device
+from relay.errors import RelayError
+from selector.configs import Capability
+
+OPENREG = "torch_openreg"
+"""Upstream's reference device for backends out of the tree."""
+
+
+class AdapterMissing(RelayError):
+    """This worker has not got what a shard's device needs: infrastructure, never the change's fault."""
+
+    code = "worker-device-missing"
+    status = 409
+
+
+class AlreadyInitialised(RelayError):
+    """A device began before the fork of a test process, in which it would be of no use."""
+
+    code = "worker-device-initialised"
+    status = 409
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """A device. ``package`` registers it with torch when it is imported; empty: the emulated one.
+
+    ``metered``: kernels are counted, and a count of none is evidence that a test does not engage the device.
+    """
+
+    device: str
+    package: str = ""
+
+    @property
+    def metered(self) -> bool:
+        return not self.package
+
+    def check(self) -> None:
+        """Raises AdapterMissing where the package is not installed. Imports nothing of it."""
+        if self.package and importlib.util.find_spec(self.package.partition(".")[0]) is None:
+            raise AdapterMissing(
+                f"the device {self.device} needs the package {self.package}, which is not installed",
+                f"install it for {sys.executable}"
+                + (": it is built from a PyTorch tree's test/cpp_extensions" if self.package == OPENREG else ""),
+            )
+
+    def load(self) -> None:
+        """In the host, once torch is imported: registers the device. AdapterMissing, AlreadyInitialised."""
+        if not self.package:
+            device.install()
+            return
+        self.check()
+        importlib.import_module(self.package)
+        self.check_untouched()
+
+    def begin(self, capability: Capability | None) -> None:
+        """In the collector, before the first test file is imported."""
+        if not self.package:
+            device.install(None if capability is None else device.Policy.from_capability(capability))
+
+    def check_untouched(self) -> None:
+        """Before a fork: raises AlreadyInitialised where the device has begun. The emulated one may be forked."""
+        if not self.package:
+            return
+        import torch
+
+        module = getattr(torch, self.device, None)
+        initialised = getattr(module, "is_initialized", None) or getattr(module, "_is_initialized", None)
+        if initialised is not None and initialised():
+            raise AlreadyInitialised(
+                f"the device {self.device} was initialised before a test process was forked",
+                "a test file, or the plugin, uses the device while it is imported",
+            )
+
+
+EMULATED = Adapter("spyre")
+
+
+def of(name: str, plugin: str = "") -> Adapter:
+    """The adapter of a device: of the real one that the package ``plugin`` registers, openreg's for ``openreg``, else
+    the emulated one."""
+    if plugin:
+        return Adapter(name, plugin)
+    return Adapter(name, OPENREG) if name == "openreg" else Adapter(name)

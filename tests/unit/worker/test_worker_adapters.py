@@ -1,0 +1,44 @@
+"""The seam between the runner and a device: which adapter a shard gets, and what it says where its package lacks."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from relay.worker import adapters
+from relay.worker.spec import read_spec
+
+
+@pytest.mark.parametrize(
+    ("device", "plugin", "package", "metered"),
+    [("spyre", "", "", True), ("openreg", "", "torch_openreg", False), ("spyre", "torch_card", "torch_card", False)],
+)
+def test_which_adapter_a_device_gets(device: str, plugin: str, package: str, metered: bool) -> None:
+    found = adapters.of(device, plugin)
+    assert (found.package, found.metered) == (package, metered)
+
+
+def test_a_package_that_is_not_there_is_named_with_what_to_do() -> None:
+    with pytest.raises(adapters.AdapterMissing, match="no_such_plugin_of_ours, which is not installed"):
+        adapters.of("card", "no_such_plugin_of_ours").check()
+    adapters.of("spyre").check()
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_real_device_that_began_before_the_fork_is_refused(monkeypatch: pytest.MonkeyPatch, begun: bool) -> None:
+    module = SimpleNamespace(is_initialized=lambda: begun)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(card=module))
+    adapter = adapters.of("card", "torch_card")
+    if begun:
+        with pytest.raises(adapters.AlreadyInitialised, match="initialised before a test process was forked"):
+            adapter.check_untouched()
+    else:
+        adapter.check_untouched()
+
+
+def test_the_plugin_is_the_workers_to_say_not_the_relays() -> None:
+    shard = '{"shard": {"tests": [], "plugin": "evil", "runtime": {"kind": "tests-only"}}'
+    assert read_spec(shard + "}").plugin == ""
+    assert read_spec(shard + ', "plugin": "torch_card"}').plugin == "torch_card"
