@@ -33,15 +33,15 @@ _lock = threading.Lock()
 _named: dict[str, _Named] = {}
 
 
-def current(engine: Engine, settings: Settings, now: float) -> Allowlist:
+def current(engine: Engine, settings: Settings, now: float, *, names_of_now: bool = False) -> Allowlist:
     """The allowlist in force. A broken file is logged once and the last good version stays in force; AllowlistError
-    when there never was one, SettingsError when none is set."""
+    when there never was one, SettingsError when none is set. ``names_of_now``: a rename of this very second counts."""
     listed = DOCUMENT.current(engine, settings, now)
     key = str(engine.url)
     with _lock:
         known = _named.get(key)
         fresh = known is not None and known.listed is listed
-        if known is not None and fresh and time.monotonic() - known.looked_at < LOOK_S:
+        if known is not None and fresh and not names_of_now and time.monotonic() - known.looked_at < LOOK_S:
             return known.named
         with reading(engine) as conn:
             stamp = repositories.stamp(conn)

@@ -78,5 +78,5 @@ def keys_of(conn: Connection, number: int) -> set[str]:
 
 def stamp(conn: Connection) -> tuple[int, float]:
     """Changes when a repository is heard of or gets another name; cheap enough to ask every second."""
-    row = conn.execute(select(func.count(), func.max(repository.c.heard_at)).select_from(repository)).one()
+    row = conn.execute(select(func.count(), func.sum(repository.c.heard_at)).select_from(repository)).one()
     return int(row[0]), float(row[1] or 0.0)
