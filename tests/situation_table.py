@@ -101,7 +101,6 @@ def simple(name: str, was: str, now: str, top: tuple[str, str] = ("", ""), **mor
     return Situation(name, base, head, **more)
 
 
-
 # -------------------------------------------------------------------------------------------------------- what is known
 
 
@@ -330,9 +329,13 @@ def problems(lab: Lab, situation: Situation, row: Row[Any]) -> list[str]:
     kinds = {cause["kind"] for cause in (row.verdict or {}).get("causes", ())}
     if not set(situation.kinds) <= kinds:
         found.append(f"shows failures of kinds {sorted(kinds)}, not {situation.kinds}")
-    said = " ".join([row.summary, *(d.reason for d in lab.decisions(row.id)), *(
-        cause["message"] for cause in (row.verdict or {}).get("causes", ())
-    )])
+    said = " ".join(
+        [
+            row.summary,
+            *(d.reason for d in lab.decisions(row.id)),
+            *(cause["message"] for cause in (row.verdict or {}).get("causes", ())),
+        ]
+    )
     if situation.says not in said:
         found.append(f"does not say {situation.says!r}: {said}")
     if lab.check(row.id) != row.conclusion:

@@ -90,7 +90,7 @@ def environment(spec: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def costs(conn: Connection, device: str, since: float, limit: int = 200_000) -> list[Row[Any]]:
-    """``test``, ``seconds``, ``outcome``, ``mode``, ``kernels`` and ``message`` of trunk's results since ``since`` (epoch)."""
+    """``test``, ``seconds``, ``outcome``, ``mode``, ``kernels``, ``message`` of trunk's results since then (epoch)."""
     query = (
         select(result.c.test, result.c.seconds, result.c.outcome, result.c.mode, result.c.kernels, result.c.message)
         .join(dispatch, dispatch.c.id == result.c.dispatch_id)
