@@ -288,8 +288,8 @@ SITUATIONS: tuple[Situation, ...] = (
            file="skips", conclusions=("neutral",), codes=("verify-nothing-ran",), says="skipped themselves"),
     simple("a test that is gone when the file is imported", PASSES, PASSES + OK + "del test_other\n", file="gone",
            conclusions=("neutral",), codes=("verify-incomplete",)),
-    Situation("nothing to run", {"docs/source/notes/situation.md": "old\n"},
-              {"docs/source/notes/situation.md": "new\n"}, ("neutral",), ("verify-nothing-to-run",)),
+    Situation("nothing to run", {"test/situation_notes.py": "A = 1\n"},
+              {"test/situation_notes.py": "A = 1  # a remark\n"}, ("neutral",), ("verify-nothing-to-run",)),
 )  # fmt: skip
 
 
