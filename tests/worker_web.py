@@ -86,7 +86,12 @@ class Relay:
         self.settings.data_dir.mkdir()
         self.log = tmp / "web.log"
         self.config = WorkerConfig(
-            url=f"http://127.0.0.1:{self.port}", key="key", name="w1", folder=tmp / "worker", give_up_s=60
+            url=f"http://127.0.0.1:{self.port}",
+            key="key",
+            name="w1",
+            queue="shards.spyre",
+            folder=tmp / "worker",
+            give_up_s=60,
         )
         self.process: subprocess.Popen[bytes] | None = None
         self.start()
