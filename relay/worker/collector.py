@@ -20,7 +20,7 @@ import pytest
 
 from relay.reuse.policy import Reuse, activate
 from relay.reuse.registry import Registry
-from relay.worker import adapters, child, protocol, sandbox
+from relay.worker import adapters, child, protocol, sandbox, stacks
 from relay.worker.collect import INI, Collected, FileProgress, arguments, find
 from relay.worker.host import Job, Pipes, end_others
 
@@ -47,6 +47,7 @@ def main(job: Job, pipes: Pipes, alone: bool) -> int:
     )
     collected = Collected(reuse)
     loop = _Loop(job, pipes, reuse, say, alone, collected, progress)
+    stacks.remember_frames_without_module()
     gc.disable()  # millions of objects come, and none of them goes
     code = pytest.main(arguments(job.tree, ini, job.files), plugins=[progress, collected, loop])
     # a file that ends the session (sys.exit, KeyboardInterrupt at import) never gets to the loop: the supervisor sees
