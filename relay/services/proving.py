@@ -20,9 +20,12 @@ def record(conn: Connection, dispatch_id: str) -> dict[str, Any]:
     run = conn.execute(select(dispatch).where(dispatch.c.id == dispatch_id)).one()
     made_of, lab = None, []
     if run.executor == "workers":
-        shards = conn.execute(select(shard.c.spec, shard.c.worker).where(shard.c.dispatch_id == dispatch_id)).all()
-        made_of = provenance.of_specs(row.spec for row in shards)
-        names = {row.worker for row in shards if row.worker}
+        mine = shard.c.dispatch_id == dispatch_id
+        # all shards of a run carry the same sheet and configs, which are long
+        first = select(shard.c.spec).where(mine).order_by(shard.c.side.desc(), shard.c.index).limit(1)
+        made_of = provenance.of_specs(conn.execute(first).scalars())
+        ran = select(shard.c.worker).where(mine, shard.c.worker.is_not(None)).distinct()
+        names = set(conn.execute(ran).scalars())
         lab = [{"name": one.name, "torch": one.torch, "info": one.info} for one in workers.named(conn, names)]
     sources = conn.execute(
         select(job.c.source).where(job.c.dispatch_id == dispatch_id, job.c.source.is_not(None)).order_by(job.c.id)

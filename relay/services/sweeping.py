@@ -123,7 +123,7 @@ def _endless(conn: Connection, own: Callable[[str], Limits], now: float) -> list
     rows = conn.execute(
         select(job.c.id, job.c.dispatch_id, job.c.status, job.c.queued_at, job.c.started_at, dispatch.c.downstream)
         .join(dispatch, dispatch.c.id == job.c.dispatch_id)
-        .where(job.c.status != "completed", dispatch.c.executor == "github")
+        .where(job.c.status.in_(("queued", "in_progress")), dispatch.c.executor == "github")
         .order_by(job.c.id)
     )
     late = (row for row in rows if end_missed(row.status, row.queued_at, row.started_at, own(row.downstream), now))

@@ -131,6 +131,7 @@ job = Table(
     Column("source", JSON),  # from its token: sha, ref, workflow of the downstream's run
     Column("version", Integer, nullable=False, default=0),
     UniqueConstraint("dispatch_id", "workflow", "name", "run_id", "attempt"),
+    Index("ix_job_status", "status"),  # the few that are open
 )
 
 plan = Table(

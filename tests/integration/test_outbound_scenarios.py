@@ -148,6 +148,14 @@ def test_a_run_whose_workers_are_gone_ends(relay):
 # -------------------------------------------------------------------------------------------------- storms, superseding
 
 
+def test_a_run_of_our_workers_at_level_4_is_seen_before_anything_is_selected(tmp_path):
+    with running(tmp_path, "L4:\n  - org/lab:\n      executor: workers\n      device: spyre\n") as relay:
+        relay.push()
+        relay.turn()
+        (check,) = relay.checks()
+        assert (check["name"], check["status"]) == ("crcr/org/lab/spyre-emulator/selected-tests", "queued")
+
+
 def test_a_storm_of_pushes_is_told_twice_and_not_five_times(relay):
     relay.push()
     relay.turn()

@@ -168,6 +168,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_job")),
         sa.UniqueConstraint("dispatch_id", "workflow", "name", "run_id", "attempt", name=op.f("uq_job_dispatch_id")),
     )
+    with op.batch_alter_table("job", schema=None) as batch_op:
+        batch_op.create_index("ix_job_status", ["status"], unique=False)
+
     op.create_table(
         "plan",
         sa.Column("dispatch_id", sa.String(length=32), nullable=False),
@@ -558,6 +561,9 @@ def downgrade() -> None:
 
     op.drop_table("shard")
     op.drop_table("plan")
+    with op.batch_alter_table("job", schema=None) as batch_op:
+        batch_op.drop_index("ix_job_status")
+
     op.drop_table("job")
     with op.batch_alter_table("decision", schema=None) as batch_op:
         batch_op.drop_index("ix_decision_subject")
