@@ -170,11 +170,11 @@ def test_modules_of_a_package_are_had_where_the_machines_owner_allows_it(
 
     (tmp_path / "model_of_ours.py").write_text("import torch\nclass Net(torch.nn.Module):\n    pass\nNOT = 1\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(Unbuildable, match="not a module of torch.nn"):
+    with pytest.raises(Unbuildable, match=r"not a module of torch\.nn"):
         resolve_module("model_of_ours.Net", packages())
     monkeypatch.setenv(PACKAGES, "model_of_ours,other")
     assert resolve_module("model_of_ours.Net", packages()).__name__ == "Net"
-    with pytest.raises(Unbuildable, match="not a module of torch.nn, model_of_ours, other"):
+    with pytest.raises(Unbuildable, match=r"not a module of torch\.nn, model_of_ours, other"):
         resolve_module("model_of_ours.NOT", packages())
     with pytest.raises(Unbuildable, match="cannot be imported here"):
         resolve_module("other.Net", packages())
