@@ -13,8 +13,10 @@ Every downstream has an owner, and so an installation, of its own, unless ``--on
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import secrets
+import sqlite3
 import statistics
 import sys
 import tempfile
@@ -55,6 +57,7 @@ def _row(number: int, args: argparse.Namespace) -> str:
         try:
             bench = _Bench(url, api, secret, number, args.latency_ms)
             bench.event = json.loads(opened_event(build(folder / "upstream", sys.executable), secret=secret)[1])
+            bench.wait_until_routing(folder / "relay.sqlite3")
             first = bench.fan_out()
             warm_from = bench.calls()
             warm = [bench.fan_out() for _ in range(args.events)]
@@ -83,6 +86,37 @@ class _Bench:
         self.latency_ms = latency_ms
         self.sent = 0
 
+    def wait_until_routing(self, database: Path) -> None:
+        """Returns when an event that starts nothing has gone all the way to a worker: every process has started."""
+        zero, sha = "0" * 40, "1" * 40
+        upstream = {"id": 65600975, "full_name": "pytorch/pytorch"}
+        push = {
+            "ref": "refs/heads/main",
+            "before": sha,
+            "after": zero,
+            "created": False,
+            "deleted": True,
+            "forced": False,
+        }
+        self._post("push", {**push, "repository": upstream, "pusher": {"name": "x"}, "sender": {"login": "x"}})
+        waiting = "select count(*) from delivery where state = 'received' or due_at is not null"
+        deadline = time.monotonic() + 120
+        with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+            while connection.execute(waiting).fetchone()[0]:
+                if time.monotonic() > deadline:
+                    raise SystemExit("nothing is routed within 120 s")
+                time.sleep(0.1)
+
+    def _post(self, event: str, value: dict[str, Any]) -> None:
+        body = json.dumps(value, separators=(",", ":")).encode()
+        headers = {
+            "X-GitHub-Event": event,
+            "X-GitHub-Delivery": secrets.token_hex(16),
+            "X-Hub-Signature-256": sign(self.secret, body),
+            "Content-Type": "application/json",
+        }
+        httpx2.post(f"{self.url}/github/webhook", content=body, headers=headers, timeout=30).raise_for_status()
+
     def fan_out(self, fault: dict[str, Any] | None = None) -> float:
         """Sends one event of another pull request; -> seconds until GitHub has the last dispatch of it."""
         rules = acknowledge.slowly(self.latency_ms)
@@ -92,15 +126,8 @@ class _Bench:
         self.sent += 1
         self.event["number"] = self.event["pull_request"]["number"] = 300_000 + self.sent
         self.event["pull_request"]["head"]["sha"] = secrets.token_hex(20)
-        body = json.dumps(self.event, separators=(",", ":")).encode()
         began = time.time()
-        headers = {
-            "X-GitHub-Event": "pull_request",
-            "X-GitHub-Delivery": secrets.token_hex(16),
-            "X-Hub-Signature-256": sign(self.secret, body),
-            "Content-Type": "application/json",
-        }
-        httpx2.post(f"{self.url}/github/webhook", content=body, headers=headers, timeout=30).raise_for_status()
+        self._post("pull_request", self.event)
         deadline = time.monotonic() + 120
         wanted = self.number * self.sent
         while time.monotonic() < deadline:
