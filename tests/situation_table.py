@@ -37,11 +37,12 @@ def test_flake_{n}(self, device, dtype):
 """
 COMPANY = """
 def test_a_leaves_something(self, device):
+    self.assertEqual(len(left), 0)
     left.append(torch.ones(1, device=device).cpu())
 
 def test_b_minds(self, device):
     self.assertEqual(len(left), 0)
-    self.assertEqual(torch.ones(2, device=device).cpu(), torch.ones(2))
+    left.append(torch.ones(1, device=device).cpu())
 """
 MANY_FILES = """
 def test_many_files(self, device):
@@ -49,6 +50,13 @@ def test_many_files(self, device):
     self.assertEqual(torch.ones(2, device=device).cpu(), torch.ones(2))
     for one in kept:
         one.close()
+"""
+SKIPS = """
+def test_skips(self, device):
+    x = torch.ones(2, device=device)
+    if os.urandom(1)[0] < 256:
+        self.skipTest("not today")
+    self.assertEqual(x.cpu(), torch.ones(2))
 """
 HOST = """
 def test_host(self, device):
@@ -131,10 +139,10 @@ def _run_trunk(lab: Lab, sha: str, why: str, files: Mapping[str, str | None], te
 
 
 def company_known(lab: Lab, base: str) -> Mapping[str, Any]:
-    """Trunk has run both tests together (the second fails) and the second alone (it passes), on one commit."""
+    """Trunk has run both tests together (the second fails) and each alone (it passes), on one commit."""
     both = tuple(f"test/test_company2.py::TestIt::{name}" for name in ("test_a_leaves_something", "test_b_minds"))
-    _run_trunk(lab, base, "together", {}, both)
-    _run_trunk(lab, base, "alone", {}, both[1:])
+    for tests in (both, both[::-1], both[:1], both[1:]):  # whichever comes second minds
+        _run_trunk(lab, base, "company", {}, tests)
     return {}
 
 
@@ -278,18 +286,14 @@ SITUATIONS: tuple[Situation, ...] = (
            PASSES + OK + "".join(PASSES.replace("fine", f"f{n}").replace("2.0", "2") for n in range(40)), file="budget",
            settings={"budget_minutes": 0.02}, crew=(Worker("w1"),),
            conclusions=("neutral",), codes=("verify-partial",), says="had no room in the budget"),
-    Situation("a changed file that the worker's torch does not have",
-              {**files_of("native", module("TestIt", PASSES)), "torch/_situation.py": "A = 1\n"},
-              {**files_of("native", module("TestIt", PASSES, touched=1)), "torch/_situation.py": "A = 2\n"},
-              ("neutral",), ("verify-not-exercised",)),
     simple("nothing touches the device", PASSES, HOST,
            file="idle", conclusions=("neutral",), codes=("verify-unengaged",)),
-    simple("every test skips itself", PASSES, "def test_skips(self, device):\n    self.skipTest('not today')\n",
+    simple("every test skips itself", PASSES, SKIPS,
            file="skips", conclusions=("neutral",), codes=("verify-nothing-ran",), says="skipped themselves"),
     simple("a test that is gone when the file is imported", PASSES, PASSES + OK + "del test_other\n", file="gone",
            conclusions=("neutral",), codes=("verify-incomplete",)),
-    Situation("nothing to run", {"test/situation_notes.py": "A = 1\n"},
-              {"test/situation_notes.py": "A = 1  # a remark\n"}, ("neutral",), ("verify-nothing-to-run",)),
+    simple("nothing to run", PASSES, "def test_skips(self, device):\n    self.skipTest('not today')\n",
+           file="nothing", conclusions=("neutral",), codes=("verify-nothing-to-run",)),
 )  # fmt: skip
 
 
