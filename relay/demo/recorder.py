@@ -23,8 +23,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Fault(BaseModel, extra="forbid"):
-    """One rule. ``path`` is a regular expression for the whole path; the first rule that fits a call is applied; a call
-    that ``skip`` lets through is left to the rules after it.
+    """One rule. ``path`` is a regular expression for the whole path; the first rule that fits a call is applied.
 
     ``status`` answers without processing; ``retry_after`` (seconds) makes that GitHub's secondary rate limit (default
     status 403); ``delay_s`` waits before processing; ``drop`` processes the call and then closes the connection
@@ -123,8 +122,7 @@ class Recorder:
         for fault in self.faults:
             if fault.fits(method, path) and (fault.count is None or fault.hits < fault.skip + fault.count):
                 fault.hits += 1
-                if fault.hits > fault.skip:
-                    return fault
+                return fault if fault.hits > fault.skip else None
         return None
 
     def _write(self, call: dict[str, Any]) -> None:

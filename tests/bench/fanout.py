@@ -63,9 +63,7 @@ def _row(number: int, args: argparse.Namespace) -> str:
             warm = [bench.fan_out() for _ in range(args.events)]
             warm_calls = bench.calls() - warm_from
             hit = max(1, number // 4)
-            limited = bench.fan_out(
-                {"path": ".*/dispatches", "retry_after": args.retry_after, "skip": number // 2, "count": hit}
-            )
+            limited = bench.fan_out({"path": ".*/dispatches", "retry_after": args.retry_after, "count": hit})
             total = number * (args.events + 2)
             counts = [row["count"] for row in httpx2.get(f"{api}/_control/state").json()["dispatches"]]
             return (
@@ -121,7 +119,8 @@ class _Bench:
         """Sends one event of another pull request; -> seconds until GitHub has the last dispatch of it."""
         rules = acknowledge.slowly(self.latency_ms)
         if fault is not None:
-            rules.insert(0, {**fault, "delay_s": self.latency_ms / 1000})
+            before = {"path": fault["path"], "delay_s": self.latency_ms / 1000, "count": max(1, self.number // 2)}
+            rules = [*([before] if self.number > 1 else []), {**fault, "delay_s": self.latency_ms / 1000}, *rules]
         httpx2.post(f"{self.api}/_control/faults", json=rules).raise_for_status()
         self.sent += 1
         self.event["number"] = self.event["pull_request"]["number"] = 300_000 + self.sent
