@@ -38,7 +38,9 @@ class Plugin:
     def pytest_collection_modifyitems(self, items):
         keep = []
         for item in items:
-            record = collect._record(item, reuse)
+            method = getattr(item, "originalname", None) or item.name
+            record = collect._record(collect.Candidate(item.cls, method, str(item.path), lambda item=item: item), reuse)
+            item._obj = None  # the configs may have bound another function to the method
             item.relay = record
             found["records"].setdefault(record.key, []).append(
                 {"op": record.op_name, "dtype": record.dtype, "mode": record.mode.value, "reason": record.reason,
