@@ -15,7 +15,7 @@ from selector.configs import ReuseConfigs
 from selector.discover import Inventory
 from selector.model import Decision, Evidence, Outcome, PlannedTest, Selection, ShardSpec, Stage, TestId
 from selector.plan import History
-from selector.plan.explore import CODE, TEST_SECONDS, draw, explores
+from selector.plan.explore import CODE, DECIDED, TEST_SECONDS, draw, explores
 from selector.plan.shadow import IN_FORCE, ON_TRIAL, Ranked, orders
 from selector.verify.faults import environment_fault
 
@@ -80,7 +80,7 @@ def extend(
         shards.append(ShardSpec(len(shards), some, round(len(some) * TEST_SECONDS, 3)))
     reason = f"drawn with a probability of {drawn.fraction:.2%} from {drawn.population} tests that nothing selected"
     why = (Evidence("draw", f"by the commit {sha[:10]} alone"),)
-    decisions = tuple(Decision(Stage.PLAN, str(test), "planned", "plan-explored", reason, why) for test in drawn.tests)
+    decisions = tuple(Decision(Stage.PLAN, str(test), "planned", DECIDED, reason, why) for test in drawn.tests)
     plan = replace(selection.plan, tests=(*selection.plan.tests, *planned), shards=tuple(shards))
     counts = {**selection.counts, "explored": len(drawn.tests)}
     told = {"fraction": drawn.fraction, "population": drawn.population, "tests": [str(t) for t in drawn.tests]}

@@ -17,6 +17,9 @@ from selector.model import TestId
 TEST_SECONDS = 0.5
 """What an unselected test is thought to cost: a handful of variants."""
 CODE = "explore"
+"""why the test is in the plan"""
+DECIDED = "plan-explored"
+"""the decision that put it there"""
 
 
 @dataclass(frozen=True, slots=True)
