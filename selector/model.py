@@ -279,7 +279,8 @@ class Selection:
     plan: RunPlan
     decisions: tuple[Decision, ...]
     counts: dict[str, int] = field(default_factory=dict)
-    """stable keys: files, tests, impacted, relevant, irrelevant, ask, planned, left_out, est_variants"""
+    """stable keys: files, tests, impacted, native_files, native_impacted (those that a change to native code reaches),
+    relevant, irrelevant, ask, planned, left_out, est_variants"""
     timings: dict[str, float] = field(default_factory=dict)
     """seconds per stage: inventory, discover, triage, plan"""
     warnings: tuple[str, ...] = ()
@@ -294,8 +295,8 @@ class VariantResult:
 
     ``variant`` is the generated method name with the device's name in it (``test_bar_add_spyre_float32``); ``kernels``
     how many device kernels ran (0: the test never touched the device), None when not metered; ``modelled_us`` the
-    emulator's estimate; ``message`` the first lines of the failure; ``mode`` what the config expected; ``attempt`` which
-    repeat of a re-run it is, from 0; ``worker`` and ``lab`` where it ran ("" where nobody said).
+    emulator's estimate; ``message`` the first lines of the failure; ``mode`` what the config expected; ``attempt``
+    which repeat of a re-run it is, from 0; ``worker`` and ``lab`` where it ran ("" where nobody said).
     """
 
     test: TestId
