@@ -23,7 +23,7 @@ config_app = typer.Typer(help="The device's reuse configs.", no_args_is_help=Tru
 allowlist_app = typer.Typer(help="The allowlist of downstream repositories.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 app.add_typer(allowlist_app, name="allowlist")
-quarantine_app = typer.Typer(help="Flaky tests that a person has taken note of, each with an end.", no_args_is_help=True)
+quarantine_app = typer.Typer(help="Flaky tests that somebody has noted, each with an end.", no_args_is_help=True)
 app.add_typer(quarantine_app, name="quarantine")
 outbox_app = typer.Typer(help="What leaves the relay: look, send again, give up.", no_args_is_help=True)
 app.add_typer(outbox_app, name="outbox")
@@ -131,14 +131,19 @@ def upgrade(
     upstream: Annotated[Path | None, typer.Option(help="A git repository of upstream.")] = None,
     opdb_from: Annotated[Path | None, typer.Option(help="Op database of the old torch.")] = None,
     opdb_to: Annotated[Path | None, typer.Option(help="Op database of the new torch.")] = None,
-    cache: Annotated[Path | None, typer.Option(help="Folder that keeps parsed files between runs.")] = None,
-    write: Annotated[Path | None, typer.Option(help="Folder for upgrade.md and upgrade.json.")] = None,
+    torch_from: Annotated[
+        Path | None, typer.Option(help="Python with the old torch, or a folder with its package: evaluates its ops.")
+    ] = None,
+    torch_to: Annotated[Path | None, typer.Option(help="The same of the new torch.")] = None,
+    cache: Annotated[Path | None, typer.Option(help="Folder that keeps what was found between runs.")] = None,
+    write: Annotated[Path | None, typer.Option(help="Folder for upgrade.md, upgrade.json, configs.patch.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """What a new upstream release changes for the device: tests that are new, changed, renamed or gone, and why."""
     from relay import cli_upgrade
 
-    request = cli_upgrade.Request(old, new, configs, upstream, opdb_from, opdb_to, cache, write)
+    torches = {"torch_old": torch_from, "torch_new": torch_to}
+    request = cli_upgrade.Request(old, new, configs, upstream, opdb_from, opdb_to, cache, write, **torches)
     raise typer.Exit(cli_upgrade.run(request, as_json=as_json))
 
 

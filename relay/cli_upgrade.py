@@ -7,8 +7,9 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -16,22 +17,22 @@ from relay.cli_select import RUNTIMES, LocalRepository, read_database, torch_of
 from relay.errors import SettingsError
 from relay.mirror.git import GitTree
 from relay.services.device_configs import load_device
+from relay.services.upgrading import Release, report
 from relay.settings import Settings
-from relay.upgrade_report import markdown, to_value
-from selector.discover import DirectoryCache, take
-from selector.discover.diff import Side, compare
+from relay.torches import database_of
+from relay.upgrade_report import markdown
+from selector.discover import DirectoryCache
 from selector.discover.inventory import is_inventoried
-from selector.model import Tree
+from selector.model import OpDatabase, Tree
 from selector.plan import Budget, WorkerOffer
-from selector.plan.upgrade import Upgrade, plan_upgrade
-from selector.trees import DirTree
-from selector.triage.engagement import Uses
+from selector.trees import DirTree, OnlyTree
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """``old``, ``new``: folders, or revisions of the repository ``upstream``; ``opdb_old``, ``opdb_new``: exported op
-    databases of their torches; ``write``: a folder for the report, the plan and the edits."""
+    """``old``, ``new``: folders, or revisions of the repository ``upstream``; of their torches: ``opdb_old``,
+    ``opdb_new`` exported op databases, or ``torch_old``, ``torch_new`` interpreters (or unpacked packages) that tell
+    them; ``write``: a folder for the report, the plan and the edits."""
 
     old: str
     new: str
@@ -41,56 +42,49 @@ class Request:
     opdb_new: Path | None = None
     cache: Path | None = None
     write: Path | None = None
+    torch_old: Path | None = None
+    torch_new: Path | None = None
 
 
 def run(request: Request, *, as_json: bool, console: Console | None = None) -> int:
     """Prints the report; 0 when done. RelayError and SelectorError for what cannot be used."""
     out = console if console is not None else Console()
     began = time.perf_counter()
-    upgrade, timings = upgraded(request)
-    timings["all"] = round(time.perf_counter() - began, 3)
-    value = to_value(upgrade, timings)
-    text = markdown(upgrade, timings)
+    value = upgraded(request)
+    value["seconds"]["all"] = round(time.perf_counter() - began, 3)
+    text = markdown(value)
     if request.write is not None:
         request.write.mkdir(parents=True, exist_ok=True)
-        (request.write / "upgrade.json").write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
-        (request.write / "upgrade.md").write_text(text, encoding="utf-8")
-    if as_json:
-        out.file.write(json.dumps(value, indent=1) + "\n")  # not print(): JSON is not wrapped
-    else:
-        out.file.write(text)
+        for name, content in (
+            ("upgrade.json", json.dumps(value, indent=1) + "\n"),
+            ("upgrade.md", text),
+            ("configs.patch", value["configs"]["patch"]),
+        ):
+            (request.write / name).write_text(content, encoding="utf-8")
+    # not print(): neither is wrapped
+    out.file.write(json.dumps(value, indent=1) + "\n" if as_json else text)
     return 0
 
 
-def upgraded(request: Request) -> tuple[Upgrade, dict[str, float]]:
-    """The upgrade and the seconds of its steps. RelayError and SelectorError for what cannot be used."""
+def upgraded(request: Request) -> dict[str, Any]:
+    """The report as plain values. RelayError and SelectorError for what cannot be used."""
     device = load_device(request.configs)
     cache = DirectoryCache(request.cache) if request.cache is not None else None
+    old_ops = _database(request.opdb_old, request.torch_old, cache, "from")
+    new_ops = _database(request.opdb_new, request.torch_new, cache, "to")
+    settings = Settings.model_fields
+    budget = Budget(float(settings["budget_minutes"].default) * 60, float(settings["shard_seconds"].default))
+    offers = (WorkerOffer(torch_of(new_ops), RUNTIMES),)
     with ExitStack() as open_:
-        trees = [open_.enter_context(_tree(one, request.upstream)) for one in (request.old, request.new)]
-        marks = [time.perf_counter()]
-        databases = [read_database(path) for path in (request.opdb_old, request.opdb_new)]
-        old = Side(trees[0], take(trees[0], cache), databases[0])
-        # most files are the same: they are not read again
-        new = Side(trees[1], take(trees[1], cache, old.inventory), databases[1])
-        marks.append(time.perf_counter())
-        difference = compare(old, new)
-        marks.append(time.perf_counter())
-        settings = Settings.model_fields
-        budget = Budget(float(settings["budget_minutes"].default) * 60, float(settings["shard_seconds"].default))
-        upgrade = plan_upgrade(
-            (request.old, old),
-            (request.new, new),
-            difference,
-            device.capability,
-            device.configs,
-            (WorkerOffer(torch_of(new.opdb), RUNTIMES),),
-            budget,
-            uses=Uses(new.tree.read, new.tree.paths(), cache),
-        )
-        marks.append(time.perf_counter())
-    steps = ("inventories", "compare", "plan")
-    return upgrade, {name: round(b - a, 3) for name, (a, b) in zip(steps, pairwise(marks), strict=True)}
+        old, new = (open_.enter_context(_tree(one, request.upstream)) for one in (request.old, request.new))
+        sides = Release(request.old, old, old_ops), Release(request.new, new, new_ops)
+        return report(*sides, device, offers, budget, datetime.now(UTC).date(), cache).value
+
+
+def _database(file: Path | None, torch: Path | None, cache: DirectoryCache | None, side: str) -> OpDatabase | None:
+    if file is not None and torch is not None:
+        raise SettingsError(f"--opdb-{side} and --torch-{side} say the same", "give one of them")
+    return database_of(torch, cache) if torch is not None else read_database(file)
 
 
 @contextmanager
@@ -103,4 +97,4 @@ def _tree(name: str, upstream: Path | None) -> Iterator[Tree]:
         raise SettingsError(f"{name}: there is no such folder", hint)
     repository = LocalRepository(upstream)
     with GitTree(repository, repository.commit(name)) as tree:
-        yield tree
+        yield OnlyTree(tree, is_inventoried)

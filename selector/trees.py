@@ -52,6 +52,24 @@ class DirTree:
         return full.read_bytes()
 
 
+class OnlyTree:
+    """The paths of another tree that count: of a sparse or partial one the others are never asked for."""
+
+    def __init__(self, tree: Tree, only: Callable[[str], bool]) -> None:
+        self._tree, self._only = tree, only
+        self._paths: dict[str, str] | None = None
+
+    def paths(self) -> dict[str, str]:
+        if self._paths is None:
+            self._paths = {path: content for path, content in self._tree.paths().items() if self._only(path)}
+        return self._paths
+
+    def read(self, path: str) -> bytes:
+        if path not in self.paths():
+            raise KeyError(path)
+        return self._tree.read(path)
+
+
 class MemoryTree:
     """A tree of given contents (for tests, and for a change that exists nowhere else)."""
 

@@ -251,9 +251,14 @@ def take(
 def _parse_missing(missing: dict[str, bytes], cache: InventoryCache | None, processes: int) -> dict[str, FileRecord]:
     found: dict[str, FileRecord] = {}
     if processes > 1 and sum(map(len, missing.values())) >= _PARALLEL_FROM:
-        for content, data in zip(missing, parse_many(list(missing.values()), processes), strict=True):
+        contents = list(missing)
+
+        def keep(index: int, data: bytes) -> None:
+            # at once, not at the end: whoever starts again after an interruption goes on from here
+            _put(cache, contents[index], lambda: data)
+
+        for content, data in zip(contents, parse_many(list(missing.values()), processes, keep), strict=True):
             found[content] = from_bytes(data)
-            _put(cache, content, lambda data=data: data)  # type: ignore[misc]
         return found
     for content, source in missing.items():
         record = found[content] = parse(source)

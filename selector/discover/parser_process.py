@@ -12,7 +12,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -29,8 +29,11 @@ class ParserDied(SelectorError):
     code = "parser-died"
 
 
-def parse_many(sources: Sequence[bytes], processes: int = 2) -> list[bytes]:
-    """The records (as bytes) of many sources, in order. Raises ParserDied when a process does not answer."""
+def parse_many(
+    sources: Sequence[bytes], processes: int = 2, done: Callable[[int, bytes], None] | None = None
+) -> list[bytes]:
+    """The records (as bytes) of many sources, in order. ``done`` hears of each as it comes (its place and the record),
+    from several threads. Raises ParserDied when a process does not answer."""
     shares: list[list[int]] = [[] for _ in range(processes)]
     loads = [0] * processes
     for index in sorted(range(len(sources)), key=lambda i: -len(sources[i])):
@@ -38,12 +41,12 @@ def parse_many(sources: Sequence[bytes], processes: int = 2) -> list[bytes]:
         shares[least].append(index)
         loads[least] += len(sources[index])
     out: list[bytes] = [b""] * len(sources)
-    faults: list[BaseException] = []
+    faults: list[Exception] = []
 
     def serve(share: list[int]) -> None:
         try:
-            _one_process(sources, share, out)
-        except (OSError, ParserDied) as exc:
+            _one_process(sources, share, out, done)
+        except Exception as exc:  # noqa: BLE001 - raised below, by the thread that asked
             faults.append(exc)
 
     threads = [threading.Thread(target=serve, args=(share,), daemon=True) for share in shares if share]
@@ -52,14 +55,13 @@ def parse_many(sources: Sequence[bytes], processes: int = 2) -> list[bytes]:
     for thread in threads:
         thread.join()
     if faults:
-        raise ParserDied(
-            f"a process that parses upstream's files ended early: {faults[0]}",
-            "look at its output above; give it more memory or select with fewer changed files",
-        ) from faults[0]
+        raise faults[0]
     return out
 
 
-def _one_process(sources: Sequence[bytes], share: list[int], out: list[bytes]) -> None:
+def _one_process(
+    sources: Sequence[bytes], share: list[int], out: list[bytes], done: Callable[[int, bytes], None] | None
+) -> None:
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")])),
@@ -70,15 +72,27 @@ def _one_process(sources: Sequence[bytes], share: list[int], out: list[bytes]) -
         assert process.stdout is not None
         try:
             for index in share:
-                # the child reads a whole frame before it answers: neither side can fill the other's pipe
-                _write(process.stdin, sources[index])
-                answer = _read(process.stdout)
+                answer = _answer(process.stdin, process.stdout, sources[index])
                 if answer is None:
-                    raise ParserDied(f"exit code {process.wait()}")
+                    raise ParserDied(
+                        f"a process that parses upstream's files ended early: exit code {process.wait()}",
+                        "look at its output above; give it more memory or select with fewer changed files",
+                    )
                 out[index] = answer
+                if done is not None:
+                    done(index, answer)
         except BaseException:
             process.kill()
             raise
+
+
+def _answer(to: IO[bytes], back: IO[bytes], source: bytes) -> bytes | None:
+    """None: it is gone. The child reads a whole frame before it answers: neither side can fill the other's pipe."""
+    try:
+        _write(to, source)
+        return _read(back)
+    except OSError:
+        return None
 
 
 def _write(stream: IO[bytes], data: bytes) -> None:

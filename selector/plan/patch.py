@@ -39,6 +39,29 @@ class ConfigEdit:
         return [(key, value) for key, value in given if value]
 
 
+@dataclass(frozen=True, slots=True)
+class Respell:
+    """A name or a path is written differently, in place: the text ``was`` that stands at ``line`` and ``column`` (both
+    from 1, as the config's own places) becomes ``to``."""
+
+    line: int
+    column: int
+    was: str
+    to: str
+
+
+def respell(source: ConfigSource, words: Sequence[Respell]) -> ConfigSource:
+    """The config with the words replaced, each in the quotes that it has. Raises ConfigError where something else
+    stands there."""
+    text = _Text(source.name, source.text)
+    return ConfigSource(source.name, text.respelled(words))
+
+
+def drop_file(source: ConfigSource, path: str) -> ConfigSource:
+    """The config without the block of a file. Raises ConfigError where there is none, or no other."""
+    return ConfigSource(source.name, _Text(source.name, source.text).without_file(path))
+
+
 def patch(source: ConfigSource, edits: Sequence[ConfigEdit]) -> ConfigSource:
     """The config with the edits, in their order. Raises ConfigError with the place of what cannot be edited: a text
     that is not a suite, or an entry that does more than give its tests a mode."""
@@ -81,6 +104,27 @@ class _Text:
         if edit.mode is None:
             return without
         return _Text(self.source, without)._added(edit, entry.node.start_mark.line)
+
+    def respelled(self, words: Sequence[Respell]) -> str:
+        scalars = {(n.start_mark.line + 1, n.start_mark.column + 1): n for n in _scalars(self.root)}
+        text = self.text
+        for word in sorted(words, key=lambda w: (w.line, w.column), reverse=True):
+            node = scalars.get((word.line, word.column))
+            if node is None or node.value != word.was or node.style in ("|", ">"):
+                raise ConfigError(self.source, word.line, word.column, f"{word.was!r} does not stand here")
+            plain = _scalar(word.to)
+            quoted = f"{node.style}{word.to}{node.style}" if node.style and not set("'\"\\") & set(word.to) else plain
+            text = text[: node.start_mark.index] + quoted + text[node.end_mark.index :]
+        return text
+
+    def without_file(self, path: str) -> str:
+        node = self._file(TestId(path, "", ""))
+        if node is None:
+            raise ConfigError(self.source, 1, 1, f"there is no block of {path}")
+        if len(self._suite_files().value) == 1:
+            line = node.start_mark.line + 1
+            raise ConfigError(self.source, line, 1, "it is the only file of its config", "take the config out by hand")
+        return self._cut(node.start_mark.line, _last_line(node))
 
     # ------------------------------------------------------------------------------------------------------- finding
 
@@ -221,6 +265,15 @@ def _get(node: Node | None, key: str) -> Node | None:
             found: Node = value
             return found
     return None
+
+
+def _scalars(node: Node | None) -> Iterator[ScalarNode]:
+    if isinstance(node, ScalarNode):
+        yield node
+    elif isinstance(node, SequenceNode | MappingNode):
+        for item in node.value:
+            for part in item if isinstance(item, tuple) else (item,):
+                yield from _scalars(part)
 
 
 def _last_line(node: Node) -> int:

@@ -14,6 +14,7 @@ from selector.configs import Capability, ReuseConfigs
 from selector.discover import Impact
 from selector.discover.diff import Difference, Side, TestChange
 from selector.discover.diff.compare import Kind
+from selector.discover.diff.variants import VariantCounts, count_variants
 from selector.discover.findings import IMPACT_CODES
 from selector.model import Change, Decision, Evidence, RunPlan
 from selector.pipeline import lifts_of
@@ -36,8 +37,8 @@ _NAMED = 4
 @dataclass(frozen=True, slots=True)
 class Upgrade:
     """``evaluate``: changes whose old results say nothing any more; ``relevant``: those of them for the device;
-    ``carried``: tests of the new release that keep what was decided; ``evaluated``: both op databases were there;
-    ``decisions``: of triage and plan, by test."""
+    ``carried``: tests of the new release that keep what was decided; ``variants``: by both op databases, None where one
+    is missing; ``decisions``: of triage and plan, by test."""
 
     old: str
     new: str
@@ -45,7 +46,7 @@ class Upgrade:
     evaluate: tuple[TestChange, ...]
     relevant: tuple[RelevantTest, ...]
     carried: int
-    evaluated: bool
+    variants: VariantCounts | None
     plan: RunPlan
     decisions: tuple[Decision, ...]
 
@@ -90,7 +91,7 @@ def plan_upgrade(
         evaluate=evaluate,
         relevant=sorted_out.relevant,
         carried=difference.total_new - len(evaluate),
-        evaluated=old[1].opdb is not None and side.opdb is not None,
+        variants=count_variants(difference, old[1], side),
         plan=run_plan,
         decisions=(*sorted_out.decisions, *planned),
     )

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 TEST = """
@@ -94,3 +97,107 @@ def test_a_release_against_itself_has_nothing_to_evaluate(pytorch_tree: Path) ->
     value = json.loads(done.stdout)
     assert value["evaluate"] == 0
     assert value["kinds"]["unchanged"] == value["total"]["to"] > 24_000
+
+
+def test_the_same_contents_are_compared_once(tmp_path: Path) -> None:
+    old, new, cache = folder(tmp_path / "old", TEST), folder(tmp_path / "new", NEW), tmp_path / "cache"
+    configs = Path(__file__).resolve().parents[2] / "test_configs" / "spyre"
+
+    def value(*args: object) -> dict[str, object]:
+        done = relay("--from", old, "--to", new, "--json", "--cache", cache, *args)
+        assert done.returncode == 0, done.stderr
+        found: dict[str, object] = json.loads(done.stdout)
+        return found
+
+    def without_times(found: dict[str, object]) -> dict[str, object]:
+        return {k: v for k, v in found.items() if k not in ("seconds", "kept")}
+
+    first, second = value(), value()
+    assert (first["kept"], second["kept"]) == (False, True)
+    assert without_times(first) == without_times(second)
+    mine = tmp_path / "configs"
+    shutil.copytree(configs, mine)
+    (mine / "limits.yaml").write_text((mine / "limits.yaml").read_text() + "# another text\n")
+    assert value("--configs", mine)["kept"] is False, "what the configs say is part of it"
+    (new / "test" / "test_view_ops.py").write_text(NEW + "\nLATER = 1\n")
+    assert value()["kept"] is False
+    for kept in cache.rglob("upgrade*"):
+        kept.write_bytes(b"damaged")
+    again = value()
+    assert (again["kept"], again["kinds"]) == (False, first["kinds"])
+
+
+def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+    old, new, cache = tmp_path / "old", tmp_path / "new", tmp_path / "cache"
+    for at, text in ((old, TEST), (new, NEW)):
+        for n in range(24):  # enough for the parser processes, in files that take a moment each
+            (at / "test").mkdir(parents=True, exist_ok=True)
+            more = "".join(f"\n\ndef helper_{n}_{i}(x):\n    return [x + {i}, {{'a': x}}]\n" for i in range(1000))
+            (at / "test" / f"test_big_{n}.py").write_text(text + more)
+    command = ["--from", old, "--to", new, "--json", "--cache", cache]
+    with subprocess.Popen(
+        [sys.executable, "-m", "relay.cli", "upgrade", *map(str, command)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        end = time.monotonic() + 120
+        while len(list(cache.rglob("inv*"))) < 4:
+            assert process.poll() is None, "it was done before it could be killed"
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    there = {path: path.stat().st_mtime_ns for path in cache.rglob("inv*") if not path.name.startswith(".")}
+    assert 4 <= len(there) < 48
+    done = relay(*command)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["kinds"]["body"] == 24
+    assert {path: path.stat().st_mtime_ns for path in there} == there, "what was parsed is not parsed again"
+    assert len(list(cache.rglob("inv*"))) == 48
+
+
+def test_edits_of_the_configs_are_written_as_a_patch_that_git_applies(tmp_path: Path) -> None:
+    configs = tmp_path / "configs"
+    shutil.copytree(Path(__file__).resolve().parents[2] / "test_configs" / "spyre", configs)
+    entry = """    - path: ${TORCH_ROOT}/test/test_view_ops.py
+      unlisted_test_mode: mandatory_success
+      tests:
+        - names: [TestView::test_old_name, TestView::test_kept] # seen on the device
+          mode: xfail
+          reason: no kernel
+"""
+    text = "test_suite_config:\n  extends: [upstream.yaml]\n  files:\n" + entry
+    (configs / "view.yaml").write_text(text)
+    old, new, out = folder(tmp_path / "old", TEST), folder(tmp_path / "new", NEW), tmp_path / "out"
+    done = relay("--from", old, "--to", new, "--configs", configs, "--write", out)
+    assert done.returncode == 0, done.stderr
+    assert "## Configs" in done.stdout
+    assert "`TestView::test_new_name`" in done.stdout
+    subprocess.run(["git", "apply", out / "configs.patch"], cwd=configs, check=True)
+    assert (configs / "view.yaml").read_text() == text.replace("test_old_name", "test_new_name")
+
+
+def test_torches_that_cannot_be_asked(tmp_path: Path) -> None:
+    """The torch that is installed here tells its op database in a process of its own; others say what is wrong."""
+    old, new = folder(tmp_path / "old", TEST), folder(tmp_path / "new", NEW)
+    bare = tmp_path / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", bare], check=True)
+    broken = tmp_path / "broken"
+    (broken / "torch").mkdir(parents=True)
+    (broken / "torch" / "version.py").write_text("__version__ = '9.9'\n")
+    (broken / "torch" / "__init__.py").write_text("raise ImportError('libneeded.so: cannot open')\n")
+    (tmp_path / "plain").write_text("no program")
+    for where, words in (
+        (tmp_path / "none", "no interpreter"),
+        (tmp_path / "plain", "no interpreter"),
+        (bare / "bin" / "python", "has no torch"),
+        (tmp_path, "no torch in this folder"),
+        (broken, "libneeded.so"),
+    ):
+        refused = relay("--from", old, "--to", new, "--torch-to", where)
+        assert refused.returncode == 2, refused.stdout
+        assert words in refused.stderr
+        assert "Traceback" not in refused.stderr
+    both = relay("--from", old, "--to", new, "--torch-to", sys.executable, "--opdb-to", tmp_path / "x.json")
+    assert both.returncode == 2
+    assert "--opdb-to and --torch-to" in both.stderr
