@@ -22,6 +22,7 @@ from relay.services import (
     bisecting,
     gates,
     levelling,
+    nights,
     proposing,
     providers,
     reconciling,
@@ -76,6 +77,13 @@ def chores_of(engine: Engine, settings: Settings, reader: Reader) -> list[Chore]
     return found
 
 
+def slow_chores_of(engine: Engine, settings: Settings) -> list[Chore]:
+    """Those that may take minutes (a first fetch of upstream): they run beside the others."""
+    if not settings.nightly_ref:
+        return []
+    return [Chore("nights", settings.nightly_look_s, lambda m, n: nights.look(engine, settings, m, n))]
+
+
 def step(engine: Engine, found: list[Chore], now: float) -> list[str]:
     """Does what is due; -> the names of it. What goes wrong is logged, kept in the chore's row, and tried next time."""
     with reading(engine) as conn:
@@ -112,11 +120,19 @@ def run(settings: Settings, stop: threading.Event) -> None:
     engine = open_engine(settings.database)
     reader = make_reader(settings)
     found = chores_of(engine, settings, reader)
+    slow = slow_chores_of(engine, settings)
+    beside = threading.Thread(target=_repeat, args=(engine, slow, stop), name="slow chores", daemon=True)
+    if slow:
+        beside.start()
+    _repeat(engine, found, stop)
+    reader.close()
+    engine.dispose()
+
+
+def _repeat(engine: Engine, found: list[Chore], stop: threading.Event) -> None:
     while not stop.wait(TICK_S):
         try:
             step(engine, found, time.time())
         except DBAPIError as exc:
             log.warning("database does not answer", error=str(exc.orig))
             stop.wait(5.0)
-    reader.close()
-    engine.dispose()

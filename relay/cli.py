@@ -138,10 +138,15 @@ def upgrade(
     cache: Annotated[Path | None, typer.Option(help="Folder that keeps what was found between runs.")] = None,
     write: Annotated[Path | None, typer.Option(help="Folder for upgrade.md, upgrade.json, configs.patch.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    run_on: Annotated[
+        Path | None, typer.Option(help="relay.toml of a relay that compares them and runs both sides.")
+    ] = None,
 ) -> None:
     """What a new upstream release changes for the device: tests that are new, changed, renamed or gone, and why."""
     from relay import cli_upgrade
 
+    if run_on is not None:
+        raise typer.Exit(cli_upgrade.run_on(old, new, str(run_on)))
     torches = {"torch_old": torch_from, "torch_new": torch_to}
     request = cli_upgrade.Request(old, new, configs, upstream, opdb_from, opdb_to, cache, write, **torches)
     raise typer.Exit(cli_upgrade.run(request, as_json=as_json))

@@ -18,7 +18,9 @@ from relay.errors import SettingsError
 from relay.mirror.git import GitTree
 from relay.services.device_configs import load_device
 from relay.services.upgrading import Release, report
-from relay.settings import Settings
+from relay.settings import Settings, load
+from relay.store import upgrades
+from relay.store.db import migrate, open_engine
 from relay.torches import database_of
 from relay.upgrade_report import markdown
 from selector.discover import DirectoryCache
@@ -63,6 +65,23 @@ def run(request: Request, *, as_json: bool, console: Console | None = None) -> i
             (request.write / name).write_text(content, encoding="utf-8")
     # not print(): neither is wrapped
     out.file.write(json.dumps(value, indent=1) + "\n" if as_json else text)
+    return 0
+
+
+def run_on(old: str, new: str, config: str, console: Console | None = None) -> int:
+    """Asks a relay for the upgrade, on workers of both torches; 0, also when it was asked for before. ``old``, ``new``:
+    commits or branches of its upstream. Prints the address of the page."""
+    settings = load(config)
+    for name in (old, new):
+        if not name or name.startswith("-") or ".." in name:
+            raise SettingsError(f"{name!r} is no commit or branch of {settings.upstream_repo}", "as git spells it")
+    engine = open_engine(settings.database)
+    migrate(engine)
+    with engine.begin() as conn:
+        asked = upgrades.ask(conn, kind="release", device=settings.device, old=old, new=new, now=time.time())
+    engine.dispose()
+    said = "asked for" if asked else "asked for before"
+    (console or Console()).print(f"{said}: {settings.url}/upgrade/{old}..{new}", soft_wrap=True, highlight=False)
     return 0
 
 

@@ -112,6 +112,11 @@ class Settings(BaseSettings):
         description="Upstream branches that must hold the commit of a nightly or periodic self-report.",
     )
 
+    nightly_ref: str = Field(
+        "", description="Upstream branch whose nights are compared and run: main, nightly; empty: none."
+    )
+    nightly_look_s: float = Field(600.0, gt=0, description="Seconds between two looks at that branch.")
+
     document_s: float = Field(
         180.0, gt=0, description="Seconds between two looks at an allowlist or provider table on GitHub."
     )

@@ -73,6 +73,20 @@ class Mirror:
                     self._fetch_missing(missing, pr_number, lock)
         tidying.used(self.path, *shas)
 
+    def tip(self, branch: str) -> str:
+        """The commit that a branch of upstream is at now, fetched. Raises SettingsError for what is no name of one,
+        UpstreamGone where upstream has none of it or cannot be reached, Unavailable."""
+        ref = f"refs/heads/{branch}"
+        if command.git(None, "check-ref-format", ref, timeout_s=QUICK_S).code != 0 or "*" in branch:
+            raise SettingsError(f"{branch!r} is not the name of a branch", "nightly_ref is a branch of upstream")
+        with self._locked() as lock:
+            self._make(lock)
+            said = self._fetch([f"+{ref}:refs/relay/heads/{branch}"], lock)
+        if said.code != 0:
+            raise UpstreamGone(f"branch {branch} cannot be fetched from {self.url}: {said.problem}")
+        found = command.git(self.path, "rev-parse", f"refs/relay/heads/{branch}", timeout_s=QUICK_S)
+        return found.out.decode("ascii").strip()
+
     def prepare(self, *shas: str, paths: Iterable[str] = partial_clone.SPARSE) -> None:
         """Fetches the contents at or below ``paths`` of commits that are there, those that a partial mirror lacks, in
         one request. Raises UpstreamGone, Unavailable."""

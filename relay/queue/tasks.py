@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 
 from relay.logs import setup as setup_logs
 from relay.queue.app import make_app
-from relay.services import concluding, effects, effects_pull, routing, selecting, sending
+from relay.services import concluding, effects, effects_pull, routing, selecting, sending, upgrades
 from relay.settings import Settings, load
 from relay.store.db import open_engine
 
@@ -41,7 +41,10 @@ def register(app: Celery, engine: Engine, settings: Settings) -> None:
     def send(*outbox_ids: str) -> None:
         sending.send(engine, clients, [int(one) for one in outbox_ids], time.time())
 
-    for task in (route, select, conclude, send):
+    def upgrade(upgrade_id: str) -> None:
+        upgrades.go_on(engine, settings, upgrade_id, time.time())
+
+    for task in (route, select, conclude, send, upgrade):
         app.task(name=f"relay.{task.__name__}")(task)
 
 

@@ -75,7 +75,7 @@ def batched(rows: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
 def make_all_due(conn: Connection, now: float) -> None:
     """After the broker lost its memory: everything that waits for it is due now. Running selections keep their claim,
     and sends keep their backoff."""
-    for table in (schema.delivery, schema.shard):
+    for table in (schema.delivery, schema.shard, schema.upgrade):
         conn.execute(update(table).where(table.c.due_at.is_not(None)).values(due_at=now, attempts=0))
     outbox.make_due(conn, now)
     conn.execute(
@@ -114,6 +114,7 @@ def _sources(conn: Connection, now: float) -> list[_Source]:
         _Source(schema.dispatch, "relay.conclude", ROUTE, ~selecting),
         _Source(schema.delivery, "relay.route", ROUTE),
         _Source(schema.dispatch, "relay.select", SELECT, selecting),
+        _Source(schema.upgrade, "relay.upgrade", SELECT),
         *(
             _Source(schema.shard, "relay.run_shard", queue, schema.shard.c.queue == queue)
             for queue in conn.execute(waiting).scalars()

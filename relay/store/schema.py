@@ -278,6 +278,40 @@ bisection = Table(
     Index("ix_bisection_state", "state"),
 )
 
+upgrade = Table(
+    "upgrade",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("key", String(64), nullable=False, unique=True),  # a night of a ref, or a pair of releases: one at a time
+    Column("kind", String(16), nullable=False),  # nightly, release
+    Column("device", String(64), nullable=False),
+    Column("ref", String(255), nullable=False),  # of a nightly; "" for a pair
+    Column("night", String(10), nullable=False),  # 2026-11-29 (UTC); "" for a pair
+    Column("old", String(255)),  # as it was asked for; None: the last good night, once that is known
+    Column("new", String(255), nullable=False),
+    Column("old_sha", String(40)),
+    Column("new_sha", String(40)),
+    Column("state", String(16), nullable=False),  # due, running, completed, failed
+    Column("due_at", Float),
+    Column("claim", String(32)),  # token of the process that compares now, until claim_until
+    Column("claim_until", Float, nullable=False, default=0.0),
+    Column("attempts", Integer, nullable=False, default=0),
+    Column("tries", Integer, nullable=False, default=0),
+    Column("counts", JSON),  # of the report, for lists
+    Column("report", LargeBinary),  # zlib JSON (relay.upgrade_report.to_value)
+    Column("runs", JSON),  # {"old", "new": {run, torch, tests} or None, "notes": [...]}
+    Column("outcome", JSON),  # {"counts": {standing: tests}, "tests": [...]}
+    Column("good", Boolean),  # no test that passed on the old side fails on the new one; None: not known
+    Column("code", String(64)),
+    Column("summary", Text),
+    Column("error", Text),
+    Column("created_at", Float, nullable=False),
+    Column("compared_at", Float),
+    Column("closed_at", Float),
+    Index("ix_upgrade_due", "due_at"),
+    Index("ix_upgrade_night", "device", "ref", "night"),
+)
+
 outbox = Table(
     "outbox",
     metadata,

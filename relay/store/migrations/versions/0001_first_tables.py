@@ -51,6 +51,42 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("torch", name=op.f("pk_opdb")),
     )
     op.create_table(
+        "upgrade",
+        sa.Column("id", sa.String(length=32), nullable=False),
+        sa.Column("key", sa.String(length=64), nullable=False),
+        sa.Column("kind", sa.String(length=16), nullable=False),
+        sa.Column("device", sa.String(length=64), nullable=False),
+        sa.Column("ref", sa.String(length=255), nullable=False),
+        sa.Column("night", sa.String(length=10), nullable=False),
+        sa.Column("old", sa.String(length=255), nullable=True),
+        sa.Column("new", sa.String(length=255), nullable=False),
+        sa.Column("old_sha", sa.String(length=40), nullable=True),
+        sa.Column("new_sha", sa.String(length=40), nullable=True),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("due_at", sa.Float(), nullable=True),
+        sa.Column("claim", sa.String(length=32), nullable=True),
+        sa.Column("claim_until", sa.Float(), nullable=False),
+        sa.Column("attempts", sa.Integer(), nullable=False),
+        sa.Column("tries", sa.Integer(), nullable=False),
+        sa.Column("counts", sa.JSON(), nullable=True),
+        sa.Column("report", sa.LargeBinary(), nullable=True),
+        sa.Column("runs", sa.JSON(), nullable=True),
+        sa.Column("outcome", sa.JSON(), nullable=True),
+        sa.Column("good", sa.Boolean(), nullable=True),
+        sa.Column("code", sa.String(length=64), nullable=True),
+        sa.Column("summary", sa.Text(), nullable=True),
+        sa.Column("error", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.Column("compared_at", sa.Float(), nullable=True),
+        sa.Column("closed_at", sa.Float(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_upgrade")),
+        sa.UniqueConstraint("key", name=op.f("uq_upgrade_key")),
+    )
+    with op.batch_alter_table("upgrade", schema=None) as batch_op:
+        batch_op.create_index("ix_upgrade_due", ["due_at"], unique=False)
+        batch_op.create_index("ix_upgrade_night", ["device", "ref", "night"], unique=False)
+
+    op.create_table(
         "seen_token",
         sa.Column("jti", sa.String(length=255), nullable=False),
         sa.Column("body_digest", sa.String(length=64), nullable=False),
@@ -579,6 +615,11 @@ def downgrade() -> None:
     op.drop_table("dispatch")
     op.drop_table("worker")
     op.drop_table("seen_token")
+    with op.batch_alter_table("upgrade", schema=None) as batch_op:
+        batch_op.drop_index("ix_upgrade_night")
+        batch_op.drop_index("ix_upgrade_due")
+
+    op.drop_table("upgrade")
     op.drop_table("opdb")
     with op.batch_alter_table("delivery", schema=None) as batch_op:
         batch_op.drop_index("ix_delivery_received")
