@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from relay import __version__
 from relay.settings import Settings
 from relay.store.db import migrate, open_engine
-from relay.web import callback, hud, live, ops, pages, problems, webhook, workers
+from relay.web import callback, hud, live, ops, pages, problems, upgrade, webhook, workers
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -30,7 +30,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.settings = settings
     problems.install(app)
     pages.add_security_headers(app)
-    for module in (webhook, callback, workers, hud, ops, live, pages):
+    for module in (webhook, callback, workers, hud, ops, live, pages, upgrade):
         app.include_router(module.router)
     app.include_router(hud.pages)
     pages.mount_static(app)
