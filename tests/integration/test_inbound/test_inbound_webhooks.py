@@ -169,11 +169,11 @@ def test_one_bad_merge_of_the_allowlist_changes_nothing_and_a_good_one_counts_at
             texts[PATH] = bad
             service.wait(lambda says=says: says in (service.rows(error)[0][0] or ""))
         assert service.dispatched(REPOS[0])
+        count = "select count(*) from allowlist_version"
+        versions = service.rows(count)
         texts[PATH] = good.replace("  - torch-spyre/torch-spyre\n", "").replace(
             "example-org/backend-ci: [alice]", "EXAMPLE-org/Backend-CI"
         )
-        count = "select count(*) from allowlist_version"
-        versions = service.rows(count)
         service.wait(lambda: service.rows(count) != versions)
         delivery = service.dispatched("EXAMPLE-org/Backend-CI")
         # taken off the list: told nothing, and what it still runs is not heard
@@ -202,9 +202,9 @@ def test_the_allowlist_costs_github_conditional_requests_of_one_process(service)
 def test_a_renamed_repository_keeps_its_entry_and_whoever_takes_its_old_name_gets_nothing(service, shared):
     old, new = "example-org/one", "example-org/renamed"
     texts = service.texts
-    texts[PATH] = texts[PATH].replace("L1:\n  - example-org/one\n", "") + f"  - {old}\n"
     count = "select count(*) from allowlist_version"
     versions = service.rows(count)
+    texts[PATH] = texts[PATH].replace("L1:\n  - example-org/one\n", "") + f"  - {old}\n"
     service.wait(lambda: service.rows(count) != versions)
     delivery = service.dispatched(old)
     started = service.callback(
