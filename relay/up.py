@@ -38,8 +38,9 @@ from relay.store.db import migrate, open_engine
 
 log = structlog.get_logger(__name__)
 READY_S = 60.0
-BEHIND = 8
-"""How far all others stand behind the web process and the broker: somebody waits for its answers."""
+BEHIND = 3
+"""How far all others stand behind the web process and the broker, for somebody waits for its answers. Not further: what
+else runs on the machine must not starve them."""
 
 
 def check(settings: Settings, worker: bool = True) -> None:
