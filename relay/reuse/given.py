@@ -51,6 +51,8 @@ def module_with(info: Any, given: Given) -> Any:
         if given.constructor is not None:
             args, named = _built(given, given.constructor, device, None, False)
             constructor = FunctionInput(*args, **named)
+        elif getattr(info, "added", False):
+            constructor = FunctionInput()  # no database knows how it is made: as it is by default
         else:
             theirs = upstreams(
                 module_info, device=device, dtype=dtype, requires_grad=requires_grad, training=training, **kwargs
@@ -86,7 +88,7 @@ def module_at(item: Item) -> Any:
     except Unbuildable as exc:
         cls, missing = torch.nn.Identity, f"{item.place}: {exc}"
     made = Added(cls, module_inputs_func=none_given)
-    made.missing = missing
+    made.missing, made.added = missing, True
     return made
 
 

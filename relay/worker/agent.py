@@ -152,7 +152,12 @@ class _Leased:
     def _runner(self, tmp: Path, tree: Path, files: tuple[str, ...]) -> dict[str, Any]:
         """Runs the runner and sends its lines. Returns its last line: ``{"report": …}`` or ``{"failed": …}``."""
         spec = tmp / "spec.json"
-        told = {"shard": self._lease["shard"], "done": self._lease.get("done") or [], "plugin": self._config.plugin}
+        told = {
+            "shard": self._lease["shard"],
+            "done": self._lease.get("done") or [],
+            "plugin": self._config.plugin,
+            "module_packages": self._config.module_packages,
+        }
         spec.write_text(json.dumps(told))
         read, write = os.pipe()
         with open(tmp / "runner.log", "wb") as out:

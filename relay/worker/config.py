@@ -34,6 +34,8 @@ class WorkerConfig:
     """``strict``: code of untrusted authors is refused where this machine's sandbox is incomplete."""
     plugin: str = ""
     """import name of the package that registers a real device with torch; empty: emulated, or openreg"""
+    module_packages: tuple[str, ...] = ()
+    """packages beside torch.nn whose modules configs may name (docs/configs.md): their code is run"""
     give_up_s: float = 120.0
     """Seconds without an answer of the relay after which a shard is dropped: its lease is long gone by then."""
 
@@ -41,7 +43,7 @@ class WorkerConfig:
 def from_environment(env: Mapping[str, str] | None = None, torch: str = "none") -> WorkerConfig:
     """Reads ``RELAY_URL``, ``RELAY_WORKER_KEY``, ``RELAY_BROKER_URL`` and, where given, ``RELAY_WORKER_NAME``,
     ``RELAY_WORKER_DEVICE``, ``RELAY_WORKER_QUEUE``, ``RELAY_WORKER_DIR``, ``RELAY_WORKER_LAB``,
-    ``RELAY_WORKER_TRUST``, ``RELAY_WORKER_PLUGIN``.
+    ``RELAY_WORKER_TRUST``, ``RELAY_WORKER_PLUGIN``, ``RELAY_MODULE_PACKAGES``.
     ``torch`` is the installed version, by which the worker's own queue is named. Raises SettingsError naming what is
     missing.
     """
@@ -62,6 +64,12 @@ def from_environment(env: Mapping[str, str] | None = None, torch: str = "none") 
     trust = env.get("RELAY_WORKER_TRUST", "") or "lenient"
     if trust not in ("lenient", "strict"):
         raise SettingsError(f"RELAY_WORKER_TRUST is {trust!r}", "it is strict or lenient; docs/sandbox.md says which")
+    packages = tuple(filter(None, (name.strip() for name in env.get("RELAY_MODULE_PACKAGES", "").split(","))))
+    for name in packages:
+        if not name.isidentifier():
+            raise SettingsError(
+                f"RELAY_MODULE_PACKAGES names {name!r}, which is no package", "import names, separated by commas"
+            )
     return WorkerConfig(
         url=values["RELAY_URL"].rstrip("/"),
         key=values["RELAY_WORKER_KEY"],
@@ -72,5 +80,6 @@ def from_environment(env: Mapping[str, str] | None = None, torch: str = "none") 
         lab=env.get("RELAY_WORKER_LAB", "").strip(),
         trust=trust,
         plugin=env.get("RELAY_WORKER_PLUGIN", "").strip(),
+        module_packages=packages,
         folder=Path(env.get("RELAY_WORKER_DIR", "") or Path(tempfile.gettempdir()) / f"relay-worker-{os.getuid()}"),
     )

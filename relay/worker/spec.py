@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,13 +47,18 @@ class Shard:
     plugin: str = ""
     """Import name of the package that registers this worker's real device; set by the worker, not by the relay."""
 
+    module_packages: tuple[str, ...] = ()
+    """Packages beside torch.nn whose modules the configs may name; set by the worker, not by the relay."""
+
     @property
     def files(self) -> tuple[str, ...]:
         """The test files, in the order of their first test."""
         return tuple(dict.fromkeys(test.file for test in self.tests))
 
 
-def parse_shard(shard: Mapping[str, Any], done: Any = (), plugin: str = "") -> Shard:
+def parse_shard(
+    shard: Mapping[str, Any], done: Any = (), plugin: str = "", module_packages: Sequence[str] = ()
+) -> Shard:
     """Reads the ``shard`` of a lease. Raises BadRequest that names the key that cannot be used."""
     if not isinstance(shard, Mapping):
         raise BadRequest("the shard is not a JSON object", "docs/worker-api.md shows one")
@@ -102,6 +107,7 @@ def parse_shard(shard: Mapping[str, Any], done: Any = (), plugin: str = "") -> S
         repeat=repeat,
         trusted=need("trusted", bool, False),
         plugin=plugin,
+        module_packages=tuple(module_packages),
     )
 
 
@@ -112,5 +118,10 @@ def read_spec(text: str) -> Shard:
     except ValueError as exc:
         raise BadRequest(f"the spec is not JSON: {exc}") from exc
     if isinstance(value, dict) and "shard" in value:
-        return parse_shard(value["shard"], value.get("done") or (), str(value.get("plugin") or ""))
+        return parse_shard(
+            value["shard"],
+            value.get("done") or (),
+            str(value.get("plugin") or ""),
+            [str(name) for name in value.get("module_packages") or ()],
+        )
     return parse_shard(value, value.get("done") or () if isinstance(value, dict) else ())

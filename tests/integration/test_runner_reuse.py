@@ -57,6 +57,14 @@ class TestReuse(TestCase):
     def test_module(self, device, dtype, module_info, training):
         pass
 
+    @modules([m for m in module_db if m.name == "nn.ReLU"], allowed_dtypes=(torch.float32,))
+    def test_packaged(self, device, dtype, module_info, training):
+        for given in module_info.module_inputs_func(
+            module_info, device=device, dtype=dtype, requires_grad=False, training=training
+        ):
+            module = module_info.module_cls(*given.constructor_input.args, **given.constructor_input.kwargs)
+            module(*given.forward_input.args, **given.forward_input.kwargs)
+
     @dtypes(torch.float32)
     def test_wide(self, device, dtype):
         self.assertEqual(torch.tensor(1.0, device=device), torch.tensor(1.05, device=device))
@@ -123,6 +131,16 @@ test_suite_config:
           edits:
             modules:
               exclude: [{name: nn.ReLU}]
+        - names: TestReuse::test_packaged
+          edits:
+            modules:
+              include:
+                - name: stub
+                  module_path: torch.ao.quantization.QuantStub
+                  forward_inputs: {args: [{tensor: {shape: [2]}}]}
+                - name: not_allowed
+                  module_path: numpy.Linear
+                  forward_inputs: {args: [{tensor: {shape: [2]}}]}
         - names: TestReuse::test_wide
           edits:
             dtypes:
@@ -158,7 +176,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "configs": [{"name": "reuse.yaml", "text": CONFIG}],
         "tests": tests,
     }
-    (tmp / "spec.json").write_text(json.dumps(spec))
+    (tmp / "spec.json").write_text(json.dumps({"shard": spec, "module_packages": ["torch"]}))
     command = [sys.executable, "-m", "relay.worker.runner", "--spec", "spec.json", "--tree", "tree", "--out", "out"]
     subprocess.run(command, cwd=tmp, check=True, timeout=240)
     *lines, last = [json.loads(line) for line in (tmp / "out").read_text().splitlines()]
@@ -169,6 +187,14 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def variants(outcomes: dict[str, str], test: str) -> set[str]:
     prefix = f"TestReuse.{test}_"
     return {name.removeprefix(prefix) for name in outcomes if name.startswith(prefix)}
+
+
+def test_modules_of_packages_that_the_workers_owner_allows_run_in_its_sandbox(outcomes: dict[str, str]) -> None:
+    found = {v: outcomes[f"TestReuse.test_packaged_{v}"] for v in variants(outcomes, "test_packaged")}
+    assert {v: outcome for v, outcome in found.items() if "nn_ReLU" not in v} == {
+        "stub_spyre_float32": "passed",
+        "not_allowed_spyre_float32": "self_skipped",
+    }
 
 
 def test_ops_and_dtypes_of_a_listed_test(outcomes: dict[str, str]) -> None:

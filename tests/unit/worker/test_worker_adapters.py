@@ -38,7 +38,8 @@ def test_a_real_device_that_began_before_the_fork_is_refused(monkeypatch: pytest
         adapter.check_untouched()
 
 
-def test_the_plugin_is_the_workers_to_say_not_the_relays() -> None:
-    shard = '{"shard": {"tests": [], "plugin": "evil", "runtime": {"kind": "tests-only"}}'
-    assert read_spec(shard + "}").plugin == ""
+def test_plugin_and_packages_are_the_workers_to_say_not_the_relays() -> None:
+    shard = '{"shard": {"tests": [], "plugin": "evil", "module_packages": ["evil"], "runtime": {"kind": "tests-only"}}'
+    assert (read_spec(shard + "}").plugin, read_spec(shard + "}").module_packages) == ("", ())
+    assert read_spec(shard + ', "module_packages": ["models"]}').module_packages == ("models",)
     assert read_spec(shard + ', "plugin": "torch_card"}').plugin == "torch_card"

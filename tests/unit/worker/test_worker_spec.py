@@ -62,3 +62,6 @@ def test_a_worker_says_which_variable_is_missing() -> None:
     config = from_environment({**given, "RELAY_WORKER_DEVICE": "openreg"}, "2.13.0")
     assert (config.url, config.queue) == ("http://x", f"openreg.{platform.machine()}.torch-2.13")
     assert "'k'" not in repr(config)
+    assert from_environment({**given, "RELAY_MODULE_PACKAGES": "models, other"}).module_packages == ("models", "other")
+    with pytest.raises(SettingsError, match="RELAY_MODULE_PACKAGES names 'a b'"):
+        from_environment({**given, "RELAY_MODULE_PACKAGES": "models,a b"})
