@@ -57,13 +57,19 @@ class Prints:
 
     def of(self, test: TestId) -> Fingerprint:
         """Raises KeyError for a test that the inventory does not have."""
-        parts = self.parts(test)
-        return Fingerprint(
-            *(digest(f"{k}={v}" for k, v in sorted(parts[p].items())) if parts[p] else "" for p in PARTS)
-        )
+        return _print(self.parts(test))
+
+    def own(self, test: TestId) -> Fingerprint:
+        """The same without the shared library, which costs half of it: how a test is recognised."""
+        return _print(self._own(test))
 
     def parts(self, test: TestId) -> dict[Part, dict[str, str]]:
         """Raises KeyError for a test that the inventory does not have."""
+        found = self._own(test)
+        found["library"] = {key: self.hashes[key] for key in self.library.keys(test) if key in self.hashes}
+        return found
+
+    def _own(self, test: TestId) -> dict[Part, dict[str, str]]:
         known = self.inventory.known(test.file)[test]
         found: dict[Part, dict[str, str]] = {part: {} for part in PARTS}
         chain = self._chain(known)
@@ -79,7 +85,6 @@ class Prints:
                 else:
                     part = "chain" if (path, key) in chain else _part(symbol)
                     found[part][away + key] = symbol.own
-        found["library"] = {key: self.hashes[key] for key in self.library.keys(test) if key in self.hashes}
         return found
 
     def _chain(self, known: Known) -> frozenset[tuple[str, str]]:
@@ -88,6 +93,10 @@ class Prints:
         starts = [Place(known.id.file, known.id.cls), Place(known.origin.path, known.origin.key.rpartition(".")[0])]
         there = [at for at in starts if at.key in self.inventory.files[at.path].classes]
         return frozenset(at for start in there for at in family.chain(start))
+
+
+def _print(parts: Parts) -> Fingerprint:
+    return Fingerprint(*(digest(f"{k}={v}" for k, v in sorted(parts[p].items())) if parts[p] else "" for p in PARTS))
 
 
 def differences(old: Parts, new: Parts) -> dict[Part, tuple[str, ...]]:

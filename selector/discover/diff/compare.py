@@ -152,15 +152,15 @@ class _Comparison:
     def _affected(self) -> set[str]:
         """Files that differ, and those that import such a file, directly or not."""
         old, new = self.old.inventory, self.new.inventory
+        importers = [_importers(side) for side in (old, new)]
         todo = [path for path in old.ids.keys() | new.ids.keys() if old.ids.get(path) != new.ids.get(path)]
         found = set(todo)
         while todo:
             path = todo.pop()
-            for side in (old, new):
-                if path in side.files:
-                    more = {importer for importer, _, _ in side.importers(path)} - found
-                    found |= more
-                    todo += more
+            for side in importers:
+                more = side.get(path, set()) - found
+                found |= more
+                todo += more
         return found
 
     # --------------------------------------------------------------------------------------------------------- content
@@ -243,6 +243,16 @@ class _Found:
     ops: tuple[str, ...] = ()
 
 
+def _importers(inventory: Inventory) -> dict[str, set[str]]:
+    """path -> the files that import it; every import is looked at once."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for path, record in inventory.files.items():
+        for one in record.imports:
+            for target in inventory.family.targets(path, one):
+                found[target].add(path)
+    return found
+
+
 def _called(parts: Parts, was: TestId, now: TestId) -> Parts:
     """The old parts under the names that its class and file have now: moving alone changes nothing."""
     if (was.file, was.cls) == (now.file, now.cls):
@@ -266,7 +276,7 @@ def _symbol(inventory: Inventory, test: TestId) -> Symbol:
 
 
 def _face(prints: Prints, inventory: Inventory, test: TestId) -> Face:
-    print_ = prints.of(test)
+    print_ = prints.own(test)
     symbol = _symbol(inventory, test)
     return Face(print_.body, print_.deep, symbol.end - symbol.line)
 
