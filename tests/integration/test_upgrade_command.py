@@ -8,7 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import metadata
 from pathlib import Path
+
+from relay.torches import database_of
+from selector.discover import DirectoryCache
+from selector.opdb import to_json
 
 TEST = """
 import torch
@@ -201,3 +206,26 @@ def test_torches_that_cannot_be_asked(tmp_path: Path) -> None:
     both = relay("--from", old, "--to", new, "--torch-to", sys.executable, "--opdb-to", tmp_path / "x.json")
     assert both.returncode == 2
     assert "--opdb-to and --torch-to" in both.stderr
+
+
+def test_the_installed_torch_tells_its_own_op_database(tmp_path: Path) -> None:
+    """In a process of its own that finds the two packages and nothing else of ours; once a version."""
+    version = metadata.version("torch").split("+")[0]
+    cache = DirectoryCache(tmp_path / "cache")
+    found = database_of(Path(sys.executable), cache)
+    assert found.torch == version
+    known = Path(__file__).resolve().parents[1] / "data" / "opdb" / f"torch-{version}.json"
+    assert to_json(found) == known.read_text(), "as it was exported for the tests"
+    (kept,) = (tmp_path / "cache").rglob("opdb2-*")
+    began = kept.stat().st_mtime_ns
+    assert database_of(Path(sys.executable), cache) == found
+    assert kept.stat().st_mtime_ns == began
+    kept.write_bytes(b"damaged")
+    assert database_of(Path(sys.executable), cache) == found
+    old, new = folder(tmp_path / "old", TEST), folder(tmp_path / "new", NEW)
+    torches = ("--torch-from", sys.executable, "--torch-to", sys.executable, "--cache", tmp_path / "cache")
+    done = relay("--from", old, "--to", new, "--json", *torches)
+    assert done.returncode == 0, done.stderr
+    variants = json.loads(done.stdout)["variants"]
+    assert variants["between"] == {"added": 0, "gone": 0, "kept": 3, "tests": 0, "by_rule": 0}
+    assert "op databases" in variants["how"]
