@@ -15,6 +15,8 @@ from relay.store import upgrades as store
 from relay.store.db import reading
 from relay.store.schema import bisection, dispatch, outbox
 
+pytestmark = pytest.mark.both_databases
+
 
 @pytest.fixture
 def trunk(tmp_path):
@@ -183,3 +185,17 @@ def test_two_processes_at_one_upgrade_have_one_effect(engine, trunk, settings):
         assert len(conn.execute(select(dispatch)).all()) == 2, "one run a side"
     work(engine, settings)
     assert rows(engine)[-1].good is True
+
+
+def test_who_dies_in_the_middle_is_followed_when_the_claim_runs_out(engine, trunk, settings):
+    trunk.commit(0, old=1)
+    look(engine, settings, 2)
+    now = time.time()
+    with engine.begin() as conn:
+        assert store.claim(conn, rows(engine)[0].id, "dead", now, now + upgrades.CLAIM_S) is not None
+    upgrades.go_on(engine, settings, rows(engine)[0].id, now + 1)
+    assert rows(engine)[0].state == "due", "it is the other one's"
+    upgrades.go_on(engine, settings, rows(engine)[0].id, now + upgrades.CLAIM_S + 1)
+    assert rows(engine)[0].state == "completed"
+    with engine.begin() as conn:
+        assert not store.move(conn, rows(engine)[0].id, "dead", state="failed"), "what comes back writes nothing"
