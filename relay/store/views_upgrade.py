@@ -42,6 +42,7 @@ def pair(conn: Connection, name: str, *, kind: str | None, find: str, only: str 
     return {
         "pair": name,
         **_head(row),
+        "summary": row.summary if len(rows) == 1 else f"{len(rows)} nights put together; the newest: {row.summary}",
         "runs": row.runs,
         "standings": (row.outcome or {}).get("counts"),
         "report": {k: v for k, v in value.items() if k not in ("changes", "plan", "entries")},
