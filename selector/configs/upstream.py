@@ -18,6 +18,7 @@ from selector.configs.model import ConfigProblem, Place, op_names
 from selector.configs.overlaps import Overlaps
 from selector.configs.patterns import NamePattern
 from selector.configs.tree import FileEntry, Item, Suite, TestEntry
+from selector.configs.unused_inputs import check_inputs
 from selector.discover.inventory import Inventory
 from selector.model import OpDatabase, TestId
 
@@ -164,6 +165,7 @@ class _Check:
             for name in entry.names:
                 if not any(name.matches(test) for path in here for test in self.tests(path)):
                     self.name(entry, name, here)
+        self.problems += check_inputs(file, here, self.upstream.inventory)
 
     def _moved_file(self, file: FileEntry) -> str:
         path = file.path.path or ""

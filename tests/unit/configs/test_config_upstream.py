@@ -40,6 +40,10 @@ class TestX(TestBase):
     def test_over(self, device, dtype, op):
         pass
 
+    @_gradcheck_ops(op_db)
+    def test_checked(self, device, dtype, op):
+        pass
+
 class TestFromFar(TestFar):
     pass
 
@@ -128,6 +132,28 @@ def test_a_dead_path(path: str, hint: str) -> None:
     assert (line, level, code) == (3, "error", "config-dead-file")
     assert hint in at_hint
     assert [level for _, level, _, _ in found(config(path="${TORCH_ROOT}/" + path), compat=True)] == ["warning"]
+
+
+@pytest.mark.parametrize(
+    ("name", "edits", "lines"),
+    [
+        ("TestX::test_alpha", "inputs: {args: [{value: 1}]}", [7]),
+        ("TestX::test_alpha, TestX::test_over", "inputs: {args: [{value: 1}]}", [7]),
+        ("'TestX::test_.*'", "inputs: {args: [{value: 1}]}", []),
+        ("TestX::test_over", "inputs: {args: [{value: 1}]}", []),
+        ("TestX::test_checked", "inputs: {args: [{value: 1}]}", []),
+        ("TestX::test_over", "ops: {include: [{name: add, sample_inputs_func: {args: [{value: 1}]}}]}", []),
+        ("TestX::test_alpha", "ops: {include: [{name: add, sample_inputs_func: {args: [{value: 1}]}}]}", [7]),
+        ("TestX::test_over", "modules: {include: [{name: nn.ReLU, forward_inputs: {args: [{value: 1}]}}]}", [7]),
+        ("TestX::test_alpha", "ops: {include: [{name: add}]}", []),
+    ],
+)
+def test_inputs_of_tests_that_take_none(name: str, edits: str, lines: list[int]) -> None:
+    tests = f"        - names: [{name}]\n          edits:\n            {edits}\n"
+    problems = found(config(tests))
+    assert [(line, level, code) for line, level, code, _ in problems] == [
+        (line, "warning", "config-inputs-unused") for line in lines
+    ]
 
 
 def test_unknown_ops_and_modules() -> None:
