@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
 
 
+@functools.cache
 def dtype_name(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.")
 

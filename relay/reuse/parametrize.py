@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from relay.reuse import given, module_tests, restrictions
-from relay.reuse.dtypes import dtype_name, dtype_of
+from relay.reuse import given, module_tests, op_dtypes, restrictions
+from relay.reuse.dtypes import dtype_name
 from relay.reuse.policy import TestPolicy
 from selector.configs import TestFacts
 
@@ -119,8 +119,8 @@ def _ops(owner: Any, policy: TestPolicy, why_empty: list[str]) -> Generator:
         if allowed is not None:
             kept = [op for op in kept if op.full_name in allowed]
         if policy.limits_ops:
-            kept = [op for op in kept if keeps(policy, op)]
-        kept = [*kept, *_injected(policy, {op.full_name for op in kept})] if policy.injected_ops() else list(kept)
+            kept = _kept(policy, kept)
+        kept = [*kept, *_injected(policy, kept)]
         if not kept:
             why_empty.append(f"none of the test's {len(owner.op_list)} ops is supported by the device and its configs")
             return iter(())
@@ -132,12 +132,10 @@ def _ops(owner: Any, policy: TestPolicy, why_empty: list[str]) -> Generator:
             return part._parametrize_test(test, generic_cls, device_cls)  # type: ignore[no-any-return]
         fixed = owner.opinfo_dtypes
         if not policy.dtypes_differ and (not isinstance(fixed, upstream.OpDTypes) or fixed in _plain_categories()):
-            stays = _stays(policy, kept[0])  # for all alike: upstream filters by itself
+            stays = op_dtypes.stays(policy, kept[0])  # for all alike: upstream filters by itself
             part.allowed_dtypes = stays if owner.allowed_dtypes is None else stays & set(owner.allowed_dtypes)
             return part._parametrize_test(test, generic_cls, device_cls)  # type: ignore[no-any-return]
-        if owner.opinfo_dtypes == upstream.OpDTypes.any_one:
-            return _any_one(part, policy, test, generic_cls, device_cls, why_empty)
-        return _by_dtype(part, policy, test, generic_cls, device_cls, why_empty)
+        return op_dtypes.generate(part, policy, test, generic_cls, device_cls, why_empty)
 
     return generate
 
@@ -154,98 +152,18 @@ def _plain_categories() -> tuple[Any, ...]:
     )
 
 
+def _kept(policy: TestPolicy, ops: list[Any]) -> list[Any]:
+    edits = policy.op_edits
+    if policy.lists_ops and edits is not None:  # as `keeps` has it, for long lists
+        return [op for op in ops if edits.keeps(op.name, op.variant_test_name)]
+    return [op for op in ops if keeps(policy, op)]
+
+
 def keeps(policy: TestPolicy, op: Any) -> bool:
     """Whether an OpInfo stays. What only the sheet asks about is looked up only when the sheet decides."""
     if policy.lists_ops:
         return policy.keeps_op(op.name, op.variant_test_name)
     return policy.keeps_op(op.name, op.variant_test_name, aten_name(op), composite(op))
-
-
-def _by_dtype(
-    part: Any, policy: TestPolicy, test: Any, generic_cls: Any, device_cls: Any, why_empty: list[str]
-) -> Iterator[Any]:
-    """Dtypes that differ from op to op. Upstream asks each OpInfo what it supports: it is shown copies that say what
-    is wanted, so that nothing is generated to be thrown away, and nothing costs a second pass."""
-    from torch.testing._internal.common_device_type import OpDTypes
-
-    generated = 0
-    if not _takes_more(part.opinfo_dtypes):
-        stays = {id(op): _stays(policy, op) for op in part.op_list}
-        for made in part._parametrize_test(test, generic_cls, device_cls):
-            dtype = made[2].get("dtype")
-            if dtype is None or dtype in stays[id(made[2]["op"])]:
-                generated += 1
-                yield made
-    else:
-        fixed = None if isinstance(part.opinfo_dtypes, OpDTypes) else frozenset(part.opinfo_dtypes)
-        real = {}
-        shown = []
-        same: dict[Any, Callable[[str], tuple[Any, ...]]] = {}
-        for op in part.op_list:
-            listed = fixed if fixed is not None else op.supported_dtypes(device_cls.device_type)
-            key = (frozenset(listed), (op.name, op.variant_test_name) if policy.has_op_dtypes else None)
-            if key not in same:
-                same[key] = _wanted(policy, op, part.allowed_dtypes, key[0])
-            copied = _shallow(op)
-            copied.supported_dtypes = same[key]
-            real[id(copied)] = op
-            shown.append(copied)
-        asked = copy.copy(part)
-        asked.op_list, asked.opinfo_dtypes, asked.allowed_dtypes = shown, OpDTypes.supported, None
-        for made in asked._parametrize_test(test, generic_cls, device_cls):
-            generated += 1
-            made[2]["op"] = real[id(made[2]["op"])]
-            yield made
-    if not generated:
-        why_empty.append(
-            f"none of the dtypes of its {len(part.op_list)} ops is supported by the device and its configs"
-        )
-
-
-def _wanted(
-    policy: TestPolicy, op: Any, allowed: set[Any] | None, listed: frozenset[Any]
-) -> Callable[[str], tuple[Any, ...]]:
-    """``supported_dtypes`` of an op as the config has it."""
-    stay = listed if allowed is None else listed & allowed
-    names = policy.dtypes(map(dtype_name, stay), op.name, op.variant_test_name)
-    wanted = [d for d in stay if dtype_name(d) in names]
-    wanted += [dtype_of(n) for n in sorted(names - {dtype_name(d) for d in stay})]
-    return lambda device_type, found=tuple(wanted): found  # type: ignore[misc]
-
-
-def _shallow(thing: Any) -> Any:
-    """``copy.copy`` of an object without slots; a tenth of its cost, which a list of 600 OpInfos shows."""
-    made = object.__new__(type(thing))
-    made.__dict__.update(thing.__dict__)
-    return made
-
-
-def _any_one(
-    part: Any, policy: TestPolicy, test: Any, generic_cls: Any, device_cls: Any, why_empty: list[str]
-) -> Iterator[Any]:
-    generated = 0
-    for op in part.op_list:
-        one = copy.copy(part)
-        one.op_list = [op]
-        _pick_one(one, op, policy, device_cls)
-        for made in one._parametrize_test(test, generic_cls, device_cls):
-            generated += 1
-            yield made
-    if not generated:
-        why_empty.append(
-            f"none of the dtypes of its {len(part.op_list)} ops is supported by the device and its configs"
-        )
-
-
-@functools.cache
-def _every_dtype() -> dict[str, Any]:
-    return {dtype_name(d): d for d in vars(torch).values() if isinstance(d, torch.dtype)}
-
-
-def _stays(policy: TestPolicy, op: Any) -> frozenset[Any]:
-    """The dtype objects that stay for an op, of all that there are."""
-    every = _every_dtype()
-    return policy.once(op.name, op.variant_test_name, lambda names: frozenset(every[n] for n in names), every)
 
 
 def aten_name(op: Any) -> str:
@@ -283,46 +201,30 @@ def _dotted(overload: str) -> str:
     return "" if overload == "default" else f".{overload}"
 
 
-def _takes_more(category: Any) -> bool:
-    """Whether the config may add dtypes: a test of *unsupported* dtypes, or of one, must not get others."""
-    from torch.testing._internal import common_device_type as upstream
-
-    return not isinstance(category, upstream.OpDTypes) or category == upstream.OpDTypes.supported
-
-
-def _pick_one(part: Any, op: Any, policy: TestPolicy, device_cls: Any) -> None:
-    """``any_one`` takes upstream's first choice among the dtypes that are left, not: its first choice or none."""
-    from torch.testing._internal import common_device_type as upstream
-
-    def left(dtypes: Any) -> set[Any]:
-        allowed = dtypes if part.allowed_dtypes is None else set(dtypes) & part.allowed_dtypes
-        return {d for d in allowed if policy.keeps_dtype(dtype_name(d), op.name, op.variant_test_name)}
-
-    forward = left(op.supported_dtypes(device_cls.device_type))
-    both = forward & set(op.supported_backward_dtypes(device_cls.device_type))
-    part.opinfo_dtypes = next(((d,) for d in upstream.ANY_DTYPE_ORDER if d in (both or forward)), ())
-    part.allowed_dtypes = None
-
-
 def _with_inputs(policy: TestPolicy, op: Any) -> Any:
     inputs = policy.op_inputs(op.name, op.variant_test_name)
     return op if inputs is None else given.op_with(op, inputs)
 
 
-def _injected(policy: TestPolicy, present: set[str]) -> list[Any]:
-    wanted = policy.injected_ops()
-    if not wanted:
+def _injected(policy: TestPolicy, kept: list[Any]) -> list[Any]:
+    """OpInfos that the config adds to the list."""
+    from selector.configs import op_names
+
+    missing = set(policy.injected_ops())
+    for op in kept:
+        if not missing:
+            return []
+        missing -= op_names(op.full_name)
+    if not missing:
         return []
     from torch.testing._internal import common_methods_invocations as database
 
-    from selector.configs import op_names
-
-    missing = wanted - {spelling for full in present for spelling in op_names(full)}
+    present = {op.full_name for op in kept}
     return [
         op
         for op in (*database.op_db, *database.python_ref_db)
-        if op.full_name not in present
-        and missing & op_names(op.name, op.variant_test_name)
+        if missing & op_names(op.name, op.variant_test_name)
+        and op.full_name not in present
         and policy.keeps_op(op.name, op.variant_test_name)
     ]
 

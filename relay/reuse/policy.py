@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from relay.reuse.registry import Registry, VariantRecord
-from selector.configs import Capability, Precision, ReuseConfigs, TestFacts, given
+from selector.configs import Capability, Precision, ReuseConfigs, TestFacts, given, op_names
 from selector.configs.chain import Chain
 from selector.configs.tree import Item
 from selector.model import TestId
@@ -73,8 +73,15 @@ class TestPolicy(Chain):
         """Whether a config gives inputs to the test's ops or modules."""
         return self.configs is not None and given.has_inputs(self.configs, self.test)
 
+    @cached_property
+    def _names_with_inputs(self) -> frozenset[str] | None:
+        return given.names_with_inputs(self.configs, self.test) if self.configs is not None else frozenset()
+
     def op_inputs(self, op: str, variant: str) -> given.Given | None:
-        return given.op_inputs(self.configs, self.test, op, variant) if self.configs is not None else None
+        names = self._names_with_inputs
+        if self.configs is None or (names is not None and names.isdisjoint(op_names(op, variant))):
+            return None
+        return given.op_inputs(self.configs, self.test, op, variant)
 
     def module_inputs(self, name: str) -> given.Given | None:
         return given.module_inputs(self.configs, self.test, name) if self.configs is not None else None

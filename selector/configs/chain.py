@@ -58,6 +58,11 @@ class Chain:
         return self.configs is not None and self.configs.has_op_dtypes(self.test)
 
     @cached_property
+    def ops_with_dtypes(self) -> frozenset[str]:
+        """The names under which ``supported_ops`` lists dtypes: ops of other names are all filtered alike."""
+        return self.configs.ops_with_dtypes(self.test) if self.configs is not None else frozenset()
+
+    @cached_property
     def dtypes_differ(self) -> bool:
         """Whether the filter differs from op to op, or adds dtypes: then no one set of dtypes says it."""
         if self.configs is None:
@@ -110,10 +115,14 @@ class Chain:
             kept = frozenset(name for name in kept if self.capability.supports_dtype(name))
         if self.configs is None:
             return kept
+        return self.dtype_edits(op, op_variant).apply(kept)
+
+    def dtype_edits(self, op: str | None = None, op_variant: str = "") -> DtypeEdits:
+        """What the configs say about dtypes; the same object for ops that are filtered alike."""
         key = (op, op_variant)
         if key not in self._edits:
-            self._edits[key] = self.configs.dtypes(self.test, op, op_variant)
-        return self._edits[key].apply(kept)
+            self._edits[key] = self.configs.dtypes(self.test, op, op_variant) if self.configs else DtypeEdits()
+        return self._edits[key]
 
     def keeps_dtype(self, name: str, op: str | None = None, op_variant: str = "") -> bool:
         return name in self.dtypes((name,), op, op_variant)

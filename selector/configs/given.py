@@ -30,6 +30,14 @@ def has_inputs(configs: ReuseConfigs, test: TestId) -> bool:
     )
 
 
+def names_with_inputs(configs: ReuseConfigs, test: TestId) -> frozenset[str] | None:
+    """The ops that entries give inputs to, as they are written there; None: all of the test's."""
+    entries = [match.entry for match in configs.matches(test)]
+    if any(entry.inputs for entry in entries):
+        return None
+    return frozenset(item.name for entry in entries for item in entry.ops.include if item.inputs)
+
+
 def op_inputs(configs: ReuseConfigs, test: TestId, op: str, variant: str) -> Given | None:
     """Those of the most specific entry that gives any: an item that names the op before ``edits.inputs``."""
     names = op_names(op, variant)

@@ -103,9 +103,9 @@ class OpEdits:
     def keeps(self, name: str, variant: str = "") -> bool:
         """Whether the OpInfo ``name`` with ``variant_test_name`` ``variant`` stays in the test's list."""
         names = op_names(name, variant)
-        if self.exclude & names:
+        if not names.isdisjoint(self.exclude):
             return False
-        return self.supported is None or bool(self.supported & names) or bool(self.include & names)
+        return self.supported is None or not (names.isdisjoint(self.supported) and names.isdisjoint(self.include))
 
 
 @lru_cache(maxsize=8192)

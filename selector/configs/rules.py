@@ -55,7 +55,8 @@ class ReuseConfigs:
         self.platform = _ARCHITECTURES.get(platform, platform) if platform else None
         self._files: dict[str, list[tuple[Suite, FileEntry]]] = {}
         self._matches: dict[TestId, list[Match]] = {}
-        self._op_dtypes: dict[int, bool] = {}
+        self._op_places: dict[int, dict[str, int]] = {}
+        self._dtype_edits: dict[tuple[TestId, int], DtypeEdits] = {}
         self._edited: dict[tuple[TestId, str], tuple[frozenset[str], frozenset[str]]] = {}
 
     # ------------------------------------------------------------------------------------------------------ questions
@@ -131,25 +132,47 @@ class ReuseConfigs:
         return any(m.entry.mode is not Mode.SKIP for variant in variants for m in self._match(variant))
 
     def dtypes(self, test: TestId, op: str | None = None, op_variant: str = "") -> DtypeEdits:
-        """The dtype filter; with ``op``, the dtypes that ``supported_ops`` lists for it count as well."""
+        """The dtype filter; with ``op``, the dtypes that ``supported_ops`` lists for it count as well.
+
+        Ops that are filtered alike get the same object.
+        """
         suite = self._suite(test)
-        supported = _names(suite.globals.dtypes) if suite else None
-        if suite and op is not None and suite.globals.ops is not None:
-            item = _find(suite.globals.ops, op_names(op, op_variant))
-            own = _names(item.dtypes) if item else None
+        item = self._own(suite, op, op_variant) if suite is not None and op is not None else None
+        key = (test, id(item) if item is not None else 0)
+        if key not in self._dtype_edits:
+            supported = _names(suite.globals.dtypes) if suite else None
+            own = _names(item.dtypes) if item is not None else None
             if own is not None:
                 supported = own if supported is None else supported & own
-        return DtypeEdits(supported, *self._edits(test, _dtypes_of))
+            self._dtype_edits[key] = DtypeEdits(supported, *self._edits(test, _dtypes_of))
+        return self._dtype_edits[key]
 
     def has_op_dtypes(self, test: TestId) -> bool:
         """Whether ``supported_ops`` lists dtypes for some op: then the dtype filter differs from op to op."""
         suite = self._suite(test)
-        if suite is None or suite.globals.ops is None:
-            return False
+        return suite is not None and bool(self._listed(suite))
+
+    def ops_with_dtypes(self, test: TestId) -> frozenset[str]:
+        """Names of the ops for which ``supported_ops`` lists dtypes."""
+        suite = self._suite(test)
+        items = suite.globals.ops or () if suite is not None else ()
+        return frozenset(item.name for item in items if item.dtypes is not None)
+
+    def _own(self, suite: Suite, op: str, op_variant: str) -> Item | None:
+        """The first item of ``supported_ops`` that names an op, when it lists dtypes."""
+        listed = self._listed(suite)
+        places = [listed[name] for name in op_names(op, op_variant) if name in listed] if listed else []
+        item = (suite.globals.ops or ())[min(places)] if places else None
+        return item if item is not None and item.dtypes is not None else None
+
+    def _listed(self, suite: Suite) -> dict[str, int]:
+        """Where each name of ``supported_ops`` stands first; empty when no op lists dtypes."""
         key = id(suite)
-        if key not in self._op_dtypes:
-            self._op_dtypes[key] = any(item.dtypes for item in suite.globals.ops)
-        return self._op_dtypes[key]
+        if key not in self._op_places:
+            items = suite.globals.ops or ()
+            some = any(item.dtypes is not None for item in items)
+            self._op_places[key] = {items[n].name: n for n in reversed(range(len(items)))} if some else {}
+        return self._op_places[key]
 
     def ops(self, test: TestId) -> OpEdits:
         suite = self._suite(test)

@@ -1,10 +1,17 @@
 """What the reuse layer costs: instantiating a file of 10,000 and more variants under it, against upstream's own way.
 
-``python tests/bench/reuse.py [--file FILE] [--rounds 5] [--config filter|include|op-dtypes|inputs]``. Both sides run in
-processes of their own, in turn, and import everything before the clock starts; CPU seconds of the file's import alone
-are compared (the median of the rounds). Every config keeps what upstream has, so that both sides make the same tests:
-``filter`` lists all dtypes as supported, ``include`` adds dtypes to every test that it has already, ``op-dtypes`` lists
-dtypes for an op, ``inputs`` gives one op's calls.
+``python tests/bench/reuse.py [--file FILE] [--rounds 21] [--config filter|include|op-dtypes|inputs|all] [--gc]``. Each
+side is a process that imports everything and then forks a child a round, the sides in turn; a child runs the garbage
+collector (which makes the memory its own), switches it off, as a worker does while it collects, and imports the file.
+(``--gc`` leaves it on: one pass over all of torch's objects, a third of the time, then stands on both sides and dilutes
+the figure.) The clock is the child's CPU time, user and system, during that
+import: what else the machine does does not count, but for the caches and the clock rate it takes away, which only ever
+add. So the figure compares each side's smallest round; the medians stand beside it. It is a figure per generated
+variant: every config leaves the tests as they are, but for the few variants that ``include`` and ``inputs`` add, and
+those of dtypes that configs have no name for, which ``filter`` and ``include`` leave out.
+
+``filter`` lists all dtypes as supported, ``include`` adds a dtype to every test, ``op-dtypes`` lists dtypes for an op,
+``inputs`` gives one op's calls.
 """
 
 from __future__ import annotations
@@ -16,6 +23,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from selector.configs.patterns import DTYPES
@@ -90,7 +98,7 @@ def config_of(kind: str) -> str:
 PLAIN = "device_type_test_bases[:] = [b for b in device_type_test_bases if b is not PrivateUse1TestBase]\n"
 PLAIN += "class Plain(PrivateUse1TestBase):\n    device_type = 'privateuse1'\nTEST_CLASS = Plain\n"
 SIDE = r"""
-import gc, importlib.util, json, sys, time
+import gc, importlib.util, json, os, sys, time, traceback
 from pathlib import Path
 file, ours, config = Path(sys.argv[1]), sys.argv[2] == "ours", Path(sys.argv[3]).read_text()
 from relay import device
@@ -108,39 +116,72 @@ if ours:
 spec = importlib.util.spec_from_file_location(file.stem, file)
 module = importlib.util.module_from_spec(spec)
 sys.modules[file.stem] = module
-gc.collect()
-began = time.process_time()
-spec.loader.exec_module(module)
-spent = time.process_time() - began
-classes = [c for c in vars(module).values() if isinstance(c, type) and issubclass(c, TestCase) and c is not TestCase]
-made = sum(1 for c in classes for n in vars(c) if n.startswith("test"))
-print(json.dumps({"seconds": spent, "variants": made}))
+
+def measured():
+    gc.collect()
+    if sys.argv[4] != "gc":
+        gc.disable()
+    began = time.process_time()
+    spec.loader.exec_module(module)
+    spent = time.process_time() - began
+    classes = [c for c in vars(module).values() if isinstance(c, type) and issubclass(c, TestCase)]
+    made = sum(1 for c in classes if c is not TestCase for n in vars(c) if n.startswith("test"))
+    print(json.dumps({"seconds": spent, "variants": made}), flush=True)
+
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        try:
+            measured()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        sys.exit("the round's child failed")
 """
 
 
-def side(file: Path, ours: bool, tmp: Path, config: str) -> dict[str, float]:
-    import relay.reuse
+class Side:
+    """One of the two, which measures a round when it is told to."""
 
-    hook = Path(next(iter(relay.reuse.__path__))) / "torch_test_device.py"
-    if not ours:
-        hook = tmp / "plain_base.py"
-        hook.write_text(PLAIN)
-    (tmp / "bench.yaml").write_text(config)
-    env = os.environ | {
-        "TORCH_TEST_DEVICES": str(hook),
-        "PYTORCH_TESTING_DEVICE_ONLY_FOR": "privateuse1",
-        "OMP_NUM_THREADS": "1",
-        "PYTHONHASHSEED": "0",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    command = [sys.executable, "-c", SIDE, str(file), "ours" if ours else "theirs", str(tmp / "bench.yaml")]
-    done = subprocess.run(command, env=env, check=True, capture_output=True, text=True)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    def __init__(self, file: Path, ours: bool, tmp: Path, config: str, collector: bool) -> None:
+        import relay.reuse
+
+        hook = Path(next(iter(relay.reuse.__path__))) / "torch_test_device.py"
+        if not ours:
+            hook = tmp / "plain_base.py"
+            hook.write_text(PLAIN)
+        (tmp / "bench.yaml").write_text(config)
+        env = os.environ | {
+            "TORCH_TEST_DEVICES": str(hook),
+            "PYTORCH_TESTING_DEVICE_ONLY_FOR": "privateuse1",
+            "OMP_NUM_THREADS": "1",
+            "PYTHONHASHSEED": "0",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        told = [str(file), "ours" if ours else "theirs", str(tmp / "bench.yaml"), "gc" if collector else "no-gc"]
+        command = [sys.executable, "-c", SIDE, *told]
+        self._process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def round(self) -> dict[str, float]:
+        """Seconds of CPU time, and how many variants came of it. Raises RuntimeError when the side cannot."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("go\n")
+        self._process.stdin.flush()
+        while line := self._process.stdout.readline():
+            if line.startswith('{"seconds"'):  # test files may print
+                found: dict[str, float] = json.loads(line)
+                return found
+        raise RuntimeError("a side ended; what it said stands above")
+
+    def end(self) -> None:
+        self._process.communicate()
 
 
-def measure(file: Path | None, rounds: int, kind: str = "filter") -> dict[str, float]:
-    """Medians, in CPU seconds, and the layer's share of upstream's own time."""
+def measure(file: Path | None, rounds: int, kind: str = "filter", collector: bool = False) -> dict[str, float]:
+    """CPU seconds of each side's smallest and middle round, and the layer's share of upstream's time, a variant."""
     config = config_of(kind)
     with tempfile.TemporaryDirectory() as folder:
         tmp = Path(folder)
@@ -148,26 +189,38 @@ def measure(file: Path | None, rounds: int, kind: str = "filter") -> dict[str, f
             file = tmp / "test" / "test_many.py"
             file.parent.mkdir()
             file.write_text(MADE_UP)
+        sides = {ours: Side(file, ours, tmp, config, collector) for ours in (False, True)}
         pairs = []
-        for number in range(rounds):
-            order = (False, True) if number % 2 else (True, False)  # neither side is always the warm one
-            both = {ours: side(file, ours, tmp, config) for ours in order}
-            pairs.append((both[False], both[True]))
+        try:
+            for number in range(rounds):
+                order = (False, True) if number % 2 else (True, False)  # neither side is always the warm one
+                both = {ours: sides[ours].round() for ours in order}
+                pairs.append((both[False], both[True]))
+        finally:
+            for one in sides.values():
+                one.end()
     theirs, ours = ([pair[i]["seconds"] for pair in pairs] for i in (0, 1))
+    made = [int(side["variants"]) for side in pairs[0]]
+
+    def percent(of: Callable[[list[float]], float]) -> float:
+        return round(100 * ((of(ours) / made[1]) / (of(theirs) / made[0]) - 1), 2)
+
     return {
-        "variants": pairs[0][0]["variants"],
-        "variants_ours": pairs[0][1]["variants"],
-        "upstream_s": round(statistics.median(theirs), 3),
-        "ours_s": round(statistics.median(ours), 3),
-        "layer_percent": round(100 * (statistics.median(ours) / statistics.median(theirs) - 1), 2),
-        "layer_percent_of_minima": round(100 * (min(ours) / min(theirs) - 1), 2),
+        "variants": made[0],
+        "variants_ours": made[1],
+        "upstream_s": round(min(theirs), 3),
+        "ours_s": round(min(ours), 3),
+        "layer_percent": percent(min),
+        "layer_percent_of_medians": percent(statistics.median),
     }
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--file", type=Path, help="a test file of upstream's, for example test/test_unary_ufuncs.py")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--config", choices=sorted(ENTRIES), default="filter")
+    parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--config", choices=[*sorted(ENTRIES), "all"], default="filter")
+    parser.add_argument("--gc", action="store_true", help="leave the garbage collector on")
     given = parser.parse_args()
-    print(json.dumps({"config": given.config, **measure(given.file, given.rounds, given.config)}))
+    for kind in sorted(ENTRIES) if given.config == "all" else [given.config]:
+        print(json.dumps({"config": kind, **measure(given.file, given.rounds, kind, given.gc)}), flush=True)

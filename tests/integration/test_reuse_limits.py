@@ -9,15 +9,19 @@ from reuse_process import Ran
 pytestmark = pytest.mark.torch
 
 SOURCE = """
+import unittest
+
 import torch
 from torch.testing._internal import common_device_type as upstream
 from torch.testing._internal.common_utils import TestCase
-from torch.testing._internal.common_device_type import dtypes, instantiate_device_type_tests, ops
+from torch.testing._internal.common_device_type import dtypes, OpDTypes, instantiate_device_type_tests, ops
 from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.opinfo.core import DecorateInfo
 
 for base in upstream.device_type_test_bases:
     base.set_test_configs(
         op_allowlist=["add", "linalg.norm"],
+        op_overrides={"add": [DecorateInfo(unittest.skip("by the override"), "TestOverridden")]},
         test_exclusions={
             "TestSome": ["test_excluded"],
             "TestAll": "*",
@@ -58,7 +62,21 @@ class TestByDtype(TestCase):
         self.assertEqual(dtype, torch.float32)
 
 
-for cls in (TestSome, TestAll, TestByDtype):
+class TestOverridden(TestCase):
+    @ops(SOME, allowed_dtypes=(torch.float32,))
+    def test_over(self, device, dtype, op):
+        pass
+
+    @ops(SOME, dtypes=OpDTypes.none)
+    def test_no_dtypes(self, device, op):
+        pass
+
+    @ops(SOME, dtypes=OpDTypes.unsupported, allowed_dtypes=(torch.bool, torch.int64))
+    def test_unsupported(self, device, dtype, op):
+        pass
+
+
+for cls in (TestSome, TestAll, TestByDtype, TestOverridden):
     instantiate_device_type_tests(cls, globals())
 """
 CONFIG = """
@@ -69,6 +87,8 @@ test_suite_config:
       tests:
         - names: [TestSome::test_ops]
           edits: {ops: {exclude: [{name: linalg.norm, reason: not by the config}]}}
+        - names: ["TestOverridden::.*"]
+          edits: {dtypes: {include: [{name: int64}]}}
 """
 
 
@@ -99,3 +119,17 @@ def test_what_is_excluded_is_reported_as_skipped(ran: Ran, variant: str) -> None
 
 def test_the_dtypes_that_are_not_excluded_run(ran: Ran) -> None:
     assert ran.outcome("test_some_spyre_float32") == "passed"
+
+
+def test_overrides_of_an_op_hold_where_the_config_adds_dtypes(ran: Ran) -> None:
+    ops = ("add", "linalg_norm")
+    assert set(ran.variants("TestOverridden::test_over")) == {
+        f"test_over_{op}_spyre_{dtype}" for op in ops for dtype in ("float32", "int64")
+    }
+    assert set(ran.variants("TestOverridden::test_no_dtypes")) == {f"test_no_dtypes_{op}_spyre" for op in ops}
+    assert set(ran.variants("TestOverridden::test_unsupported")) == {
+        f"test_unsupported_linalg_norm_spyre_{dtype}" for dtype in ("bool", "int64")
+    }
+    assert ran.said("test_over_add_spyre_float32")[0] == "skipped"
+    assert "by the override" in ran.said("test_over_add_spyre_int64")[1]
+    assert ran.said("test_over_linalg_norm_spyre_int64") == ["passed", ""]
