@@ -20,6 +20,7 @@ from relay.upgrade_report import to_value
 from selector.discover import take
 from selector.discover.cache import InventoryCache
 from selector.discover.diff import Side, compare
+from selector.discover.inventory import without_collector
 from selector.discover.records import FORMAT as RECORDS
 from selector.model import OpDatabase, Tree
 from selector.opdb import to_json
@@ -66,7 +67,8 @@ def report(
     if value is not None:
         seconds = {"all": round(time.perf_counter() - began, 3)}
         return Report({**value, "from": old.name, "to": new.name, "seconds": seconds, "kept": True}, kept=True)
-    value = _worked_out(old, new, device, offers, budget, today, cache)
+    with without_collector():
+        value = _worked_out(old, new, device, offers, budget, today, cache)
     value["seconds"]["all"] = round(time.perf_counter() - began, 3)
     if cache is not None:
         cache.put(key, zlib.compress(json.dumps(value, separators=(",", ":")).encode(), 1))

@@ -222,7 +222,7 @@ def take(
     by_content: dict[str, FileRecord] = {}
     if known is not None:
         by_content = {known.ids[path]: record for path, record in known.files.items()}
-    with _no_collector():
+    with without_collector():
         missing: dict[str, bytes] = {}
         for path in sorted(ids):
             content = ids[path]
@@ -291,7 +291,7 @@ def _put(cache: InventoryCache | None, content: str, data: Callable[[], bytes]) 
 
 
 @contextmanager
-def _no_collector() -> Iterator[None]:
+def without_collector() -> Iterator[None]:
     """A million small tuples in one go: the garbage collector would walk them again and again and find nothing."""
     enabled = gc.isenabled()
     gc.disable()
