@@ -114,6 +114,8 @@ def op_names(name: str, variant: str = "") -> frozenset[str]:
 
     A bare name covers all variants of the op; a name with the variant covers that one only.
     """
+    if not variant and "." not in name:
+        return frozenset((name,))
     full = f"{name}.{variant}" if variant else name
     spellings = {name, name.replace(".", "_"), full, full.replace(".", "_")}
     if name.startswith("nn."):
