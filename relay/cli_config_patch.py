@@ -219,7 +219,7 @@ def to_branch(folder: Path, branch: str, changed: Mapping[str, tuple[str, str]],
 
     def git(*args: str, given: str | None = None, index: str = "") -> str:
         env = {**os.environ, **({"GIT_INDEX_FILE": index} if index else {})}
-        command = ["git", "-C", str(folder), *args]
+        command = ["git", "-C", str(folder), *who, *args]
         done = subprocess.run(command, input=given, env=env, capture_output=True, text=True, check=False)
         if done.returncode:
             raise SettingsError(
@@ -227,6 +227,16 @@ def to_branch(folder: Path, branch: str, changed: Mapping[str, tuple[str, str]],
             )
         return done.stdout.strip()
 
+    who: tuple[str, ...] = ()
+    if subprocess.run(
+        ["git", "-C", str(folder), "var", "GIT_COMMITTER_IDENT"], capture_output=True, check=False
+    ).returncode:
+        who = (
+            "-c",
+            "user.name=relay",
+            "-c",
+            "user.email=relay@localhost",
+        )  # a machine's account has no name of its own
     prefix = git("rev-parse", "--show-prefix")
     head = git("rev-parse", "HEAD")
     with tempfile.TemporaryDirectory(prefix="relay-index-") as tmp:

@@ -22,9 +22,11 @@ LINTS = {
     "mypy": [[BIN / "mypy"]],
     "import-linter": [[BIN / "lint-imports"]],
 }
+# two processes, a file each: most tests wait for other processes. Those that measure or kill stay alone.
+SIDE_BY_SIDE = ["-n", "2", "--dist", "loadfile"]
 PYTEST = {
-    "unit": ["tests/unit"],
-    "integration": ["tests/integration"],
+    "unit": [*SIDE_BY_SIDE, "tests/unit"],
+    "integration": [*SIDE_BY_SIDE, "tests/integration"],
     "acceptance": ["tests/acceptance"],
     "chaos": ["tests/chaos"],
 }

@@ -11,7 +11,7 @@ import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
@@ -70,7 +70,6 @@ class Recorder:
     file: Path
     faults: list[Fault] = field(default_factory=list)
     calls: list[dict[str, Any]] = field(default_factory=list)
-    _out: TextIO | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"].startswith("/_control/"):
@@ -126,10 +125,9 @@ class Recorder:
         return None
 
     def _write(self, call: dict[str, Any]) -> None:
-        if self._out is None:
-            self._out = self.file.open("a", encoding="utf-8")
-        self._out.write(json.dumps(call, separators=(",", ":"), default=str) + "\n")
-        self._out.flush()
+        # opened for each: nobody tells a recorder when it is over
+        with self.file.open("a", encoding="utf-8") as out:
+            out.write(json.dumps(call, separators=(",", ":"), default=str) + "\n")
 
 
 async def _refuse(fault: Fault, send: Send) -> None:

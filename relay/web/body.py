@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -13,26 +13,42 @@ from pydantic import BaseModel, ValidationError
 from relay.errors import BadRequest, BodyTooLarge
 
 Model = TypeVar("Model", bound=BaseModel)
+HEARD_BYTES = 4 * 1024 * 1024
+"""so much of what is too large is read and thrown away, so that its sender hears why"""
 WEBHOOK_HINT = "send less, or raise max_body_bytes"
 
 
 async def read_body(request: Request, limit: int, hint: str = WEBHOOK_HINT) -> bytes:
-    """The whole body. BodyTooLarge as soon as ``limit`` bytes are passed, before the rest is read; when Content-Length
-    already says so, before anything is read."""
+    """The whole body. BodyTooLarge as soon as ``limit`` bytes are passed, before the rest is kept; when Content-Length
+    already says so, before anything is kept."""
+    stream = request.stream()
     declared = request.headers.get("content-length")
     if declared is not None:
         if not (declared.isascii() and declared.isdigit()):
             raise BadRequest(f"Content-Length is not a number: {declared[:40]!r}")
         if int(declared) > limit:
+            await _throw_away(stream)
             raise _too_large(limit, hint)
     chunks: list[bytes] = []
     size = 0
-    async for chunk in request.stream():
+    async for chunk in stream:
         size += len(chunk)
         if size > limit:
-            raise _too_large(limit, hint)
+            break
         chunks.append(chunk)
-    return b"".join(chunks)
+    else:
+        return b"".join(chunks)
+    await _throw_away(stream)
+    raise _too_large(limit, hint)
+
+
+async def _throw_away(stream: AsyncIterator[bytes]) -> None:
+    """Reads on for a while: to a sender that still sends when the connection ends the answer is lost."""
+    size = 0
+    async for chunk in stream:
+        size += len(chunk)
+        if size > HEARD_BYTES:
+            return
 
 
 def body_of(model: type[Model], limit: int, hint: str) -> Callable[[Request], Awaitable[Model]]:

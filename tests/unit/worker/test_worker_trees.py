@@ -90,6 +90,7 @@ def test_a_few_trees_are_kept(tmp_path: Path) -> None:
         b"not a tar",
         b"",
     ],
+    ids=lambda body: str(len(body)),
 )
 def test_a_bad_pack_leaves_nothing(tmp_path: Path, body: bytes) -> None:
     cache = trees.Trees(tmp_path / "trees")
