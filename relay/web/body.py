@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
 
 from relay.errors import BadRequest, BodyTooLarge
 
 Model = TypeVar("Model", bound=BaseModel)
 HEARD_BYTES = 4 * 1024 * 1024
-"""so much of what is too large is read and thrown away, so that its sender hears why"""
+HEARD_S = 2.0
+"""so much of what is too large, and for so long, is read and thrown away, so that its sender hears why"""
 WEBHOOK_HINT = "send less, or raise max_body_bytes"
 
 
@@ -45,10 +49,12 @@ async def read_body(request: Request, limit: int, hint: str = WEBHOOK_HINT) -> b
 async def _throw_away(stream: AsyncIterator[bytes]) -> None:
     """Reads on for a while: to a sender that still sends when the connection ends the answer is lost."""
     size = 0
-    async for chunk in stream:
-        size += len(chunk)
-        if size > HEARD_BYTES:
-            return
+    with suppress(TimeoutError, ClientDisconnect):  # it may have sent no more than the announcement
+        async with asyncio.timeout(HEARD_S):
+            async for chunk in stream:
+                size += len(chunk)
+                if size > HEARD_BYTES:
+                    return
 
 
 def body_of(model: type[Model], limit: int, hint: str) -> Callable[[Request], Awaitable[Model]]:

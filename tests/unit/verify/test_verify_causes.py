@@ -24,9 +24,7 @@ def test_what_varies_from_variant_to_variant_is_taken_out() -> None:
 
 
 def test_the_place_is_upstreams_own_and_not_where_it_was_noticed() -> None:
-    message = (
-        "boom\n(at torch/testing/_internal/common_utils.py:12, from torch/_refs/__init__.py:5, from test/a.py:1)"
-    )
+    message = "boom\n(at torch/testing/_internal/common_utils.py:12, from torch/_refs/__init__.py:5, from test/a.py:1)"
     assert stack_of(message)[0] == "torch/testing/_internal/common_utils.py:12"
     assert frame_of(message) == "torch/_refs/__init__.py:5"
     assert frame_of("no stack (at all)") == ""
