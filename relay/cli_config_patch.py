@@ -192,9 +192,9 @@ def _deliver(
     if to.pull_request:
         from relay.services import effects_pull
         from relay.settings import load
-        from relay.store.db import open_engine
+        from relay.store.db import open_migrated
 
-        engine = open_engine(load(to.settings).database)
+        engine = open_migrated(load(to.settings).database)
         files = {f"{to.prefix.strip('/')}/{name}".lstrip("/"): texts for name, texts in changed.items()}
         with engine.begin() as conn:
             branch = effects_pull.enqueue(

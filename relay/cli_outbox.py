@@ -13,7 +13,7 @@ from sqlalchemy import Row
 from relay.errors import BadRequest, RelayError
 from relay.settings import load
 from relay.store import outbox_ops
-from relay.store.db import open_engine, reading
+from relay.store.db import open_migrated, reading
 
 SHOWN = (
     "id", "key", "kind", "stream", "dispatch_id", "job_id", "target", "state", "attempts", "ambiguous", "last_status",
@@ -28,7 +28,7 @@ def run_list(
     unknown = [state for state in states if state not in outbox_ops.STATES]
     if unknown:
         raise BadRequest(f"there is no state {unknown[0]}", f"states are {', '.join(outbox_ops.STATES)}")
-    engine = open_engine(load(config).database)
+    engine = open_migrated(load(config).database)
     with reading(engine) as conn:
         rows = outbox_ops.listed(conn, states=states, kind=kind, target=target, limit=limit)
     engine.dispose()
@@ -58,7 +58,7 @@ def run_drop(config: str | None, ids: list[int], reason: str) -> int:
 def _each(
     config: str | None, ids: list[int], all_parked: bool, kind: str | None, target: str | None, act: Any, done: str
 ) -> int:
-    engine = open_engine(load(config).database)
+    engine = open_migrated(load(config).database)
     if all_parked:
         with reading(engine) as conn:
             rows = outbox_ops.listed(conn, states=["parked"], kind=kind, target=target, limit=10_000)

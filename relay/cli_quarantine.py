@@ -12,7 +12,7 @@ from sqlalchemy import insert, select, update
 
 from relay.errors import NotFound, SettingsError
 from relay.settings import load
-from relay.store.db import migrate, open_engine
+from relay.store.db import open_migrated
 from relay.store.schema import quarantine
 from selector.model import TestId
 
@@ -34,8 +34,7 @@ def add(config: str | None, test: str, variant: str, reason: str, issue: str, un
         raise SettingsError(f"{until} is not one of the next {MOST_DAYS} days", hint)
     if not reason.strip() or not issue.strip():
         raise SettingsError("a quarantine needs a reason and an issue", "--reason TEXT --issue owner/repo#12")
-    engine = open_engine(settings.database)
-    migrate(engine)
+    engine = open_migrated(settings.database)
     values = {"device": settings.device, "test": test, "variant": variant, "reason": reason, "issue": issue}
     with engine.begin() as conn:
         conn.execute(insert(quarantine).values(**values, evidence=evidence, until=end, created_at=now))
@@ -45,8 +44,7 @@ def add(config: str | None, test: str, variant: str, reason: str, issue: str, un
 
 def end(config: str | None, id: int) -> int:
     """Takes an entry out before its time. Raises NotFound."""
-    engine = open_engine(load(config).database)
-    migrate(engine)
+    engine = open_migrated(load(config).database)
     with engine.begin() as conn:
         entry = update(quarantine).where(quarantine.c.id == id, quarantine.c.ended_at.is_(None))
         if not conn.execute(entry.values(ended_at=time.time())).rowcount:
@@ -58,8 +56,7 @@ def end(config: str | None, id: int) -> int:
 def show(config: str | None, console: Console | None = None) -> int:
     """Every entry, those that have ended too."""
     console = console or Console(highlight=False)
-    engine = open_engine(load(config).database)
-    migrate(engine)
+    engine = open_migrated(load(config).database)
     table = Table("id", "state", Column("test", overflow="fold"), "variant", "until", "issue", "reason")
     with engine.connect() as conn:
         for row in conn.execute(select(quarantine).order_by(quarantine.c.until)):

@@ -20,7 +20,7 @@ from relay.services.device_configs import load_device
 from relay.services.upgrading import Release, report
 from relay.settings import Settings, load
 from relay.store import upgrades
-from relay.store.db import migrate, open_engine
+from relay.store.db import open_migrated
 from relay.torches import database_of
 from relay.upgrade_report import markdown
 from selector.discover import DirectoryCache
@@ -75,8 +75,7 @@ def run_on(old: str, new: str, config: str, console: Console | None = None) -> i
     for name in (old, new):
         if not name or name.startswith("-") or ".." in name:
             raise SettingsError(f"{name!r} is no commit or branch of {settings.upstream_repo}", "as git spells it")
-    engine = open_engine(settings.database)
-    migrate(engine)
+    engine = open_migrated(settings.database)
     with engine.begin() as conn:
         asked = upgrades.ask(conn, kind="release", device=settings.device, old=old, new=new, now=time.time())
     engine.dispose()

@@ -102,6 +102,13 @@ def reading(engine: Engine) -> Iterator[Connection]:
         yield conn
 
 
+def open_migrated(url: str) -> Engine:
+    """An engine for ``url`` whose tables are there, for a command that may be the first to look. SettingsError."""
+    engine = open_engine(url)
+    migrate(engine)
+    return engine
+
+
 def migrate(engine: Engine) -> None:
     """Brings the database to the newest schema. Safe to call from several processes: Alembic's version row decides.
     SettingsError when there is no database to be had there, or that of a newer release."""

@@ -73,3 +73,10 @@ def test_doctor_says_what_is_there():
     assert done.returncode in (0, 1)
     assert "torch" in done.stdout
     assert "sandbox" in done.stdout
+
+
+@pytest.mark.parametrize("args", [["outbox", "list"], ["quarantine", "list"]])
+def test_a_command_that_is_the_first_to_look_at_the_database_finds_nothing_in_it(tmp_path, args):
+    done = relay(*args, RELAY_DATA_DIR=str(tmp_path / "new"))
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
