@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from relay.reuse.model_ops import PACKAGES
+from relay.reuse.model_ops import allow_packages
 from relay.reuse.policy import Reuse, activate
 from relay.reuse.registry import Registry
 from relay.worker import adapters, child, protocol, sandbox, stacks
@@ -37,7 +37,7 @@ def main(job: Job, pipes: Pipes, alone: bool) -> int:
     say("collector", pid=os.getpid())
     adapter = adapters.of(job.shard.device, job.shard.plugin)
     adapter.begin(job.capability)
-    os.environ[PACKAGES] = ",".join(job.shard.module_packages)  # the sandbox began with an environment of its own
+    allow_packages(job.shard.module_packages)
     reuse = Reuse(job.tree, job.configs, job.capability, Registry())
     activate(reuse)
     # upstream's files import their neighbours, and pytest adds the folder of each file itself
