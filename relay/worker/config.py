@@ -34,6 +34,8 @@ class WorkerConfig:
     """``strict``: code of untrusted authors is refused where this machine's sandbox is incomplete."""
     plugin: str = ""
     """import name of the package that registers a real device with torch; empty: emulated, or openreg"""
+    image: str = ""
+    """the container image it runs in, kept with each verdict"""
     module_packages: tuple[str, ...] = ()
     """packages beside torch.nn whose modules configs may name (docs/configs.md): their code is run"""
     give_up_s: float = 120.0
@@ -43,7 +45,7 @@ class WorkerConfig:
 def from_environment(env: Mapping[str, str] | None = None, torch: str = "none") -> WorkerConfig:
     """Reads ``RELAY_URL``, ``RELAY_WORKER_KEY``, ``RELAY_BROKER_URL`` and, where given, ``RELAY_WORKER_NAME``,
     ``RELAY_WORKER_DEVICE``, ``RELAY_WORKER_QUEUE``, ``RELAY_WORKER_DIR``, ``RELAY_WORKER_LAB``,
-    ``RELAY_WORKER_TRUST``, ``RELAY_WORKER_PLUGIN``, ``RELAY_MODULE_PACKAGES``.
+    ``RELAY_WORKER_TRUST``, ``RELAY_WORKER_PLUGIN``, ``RELAY_WORKER_IMAGE``, ``RELAY_MODULE_PACKAGES``.
     ``torch`` is the installed version, by which the worker's own queue is named. Raises SettingsError naming what is
     missing.
     """
@@ -80,6 +82,7 @@ def from_environment(env: Mapping[str, str] | None = None, torch: str = "none") 
         lab=env.get("RELAY_WORKER_LAB", "").strip(),
         trust=trust,
         plugin=env.get("RELAY_WORKER_PLUGIN", "").strip(),
+        image=env.get("RELAY_WORKER_IMAGE", "").strip()[:500],
         module_packages=packages,
         folder=Path(env.get("RELAY_WORKER_DIR", "") or Path(tempfile.gettempdir()) / f"relay-worker-{os.getuid()}"),
     )

@@ -66,7 +66,7 @@ def hello(config: WorkerConfig) -> dict[str, Any]:
             "host": platform.node(),
             "cpus": os.cpu_count() or 1,
             **({"lab": config.lab} if config.lab else {}),
-            **({"image": os.environ["RELAY_WORKER_IMAGE"][:500]} if os.environ.get("RELAY_WORKER_IMAGE") else {}),
+            **({"image": config.image} if config.image else {}),
         },
         "opdb_digest": hashlib.sha256(text.encode()).hexdigest(),
     }

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import json
 import platform
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from relay.errors import BadRequest, SettingsError
+from relay.worker import config as config_module
 from relay.worker.config import from_environment
 from relay.worker.spec import parse_shard, read_spec
 from selector.model import RuntimeKind, TestId
@@ -62,6 +65,15 @@ def test_a_worker_says_which_variable_is_missing() -> None:
     config = from_environment({**given, "RELAY_WORKER_DEVICE": "openreg"}, "2.13.0")
     assert (config.url, config.queue) == ("http://x", f"openreg.{platform.machine()}.torch-2.13")
     assert "'k'" not in repr(config)
+    assert from_environment({**given, "RELAY_WORKER_IMAGE": " lab/worker@sha256:1 "}).image == "lab/worker@sha256:1"
     assert from_environment({**given, "RELAY_MODULE_PACKAGES": "models, other"}).module_packages == ("models", "other")
     with pytest.raises(SettingsError, match="RELAY_MODULE_PACKAGES names 'a b'"):
         from_environment({**given, "RELAY_MODULE_PACKAGES": "models,a b"})
+
+
+def test_only_the_config_reads_what_the_worker_is_told():
+    """The rest of the worker runs when the variables are gone, so that nothing started from there inherits the key."""
+    folder = Path(config_module.__file__).parent
+    told = re.compile(r"environ(\.get\(|\[)\s*[\"']RELAY_")
+    readers = [path.name for path in sorted(folder.glob("*.py")) if told.search(path.read_text())]
+    assert readers == []
