@@ -178,7 +178,8 @@ class Demo:
             "github_app_id": str(said["app_id"]),
             "hud_url": f"{self.github}/api/crcr/results",
             "shard_seconds": 5.0,
-            "explore_share": 0.0,  # drawn by the head's commit, which is another one each time: the verdict is not to be
+            # what a run draws goes by its commit, which is another one each time: the demo's verdict is to be the same
+            "explore_share": 0.0,
             "oidc_issuers": [{"issuer": self.github}],
         }
         config.write_text(toml(values), encoding="utf-8")
