@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import secrets
 import threading
+import time
 
 import pytest
 from inbound_service import UPSTREAM, report
 
 from relay.demo.webhook import sign
+from relay.services.documents import LOOK_S
 
 REPOS = ("torch-spyre/torch-spyre", "example-org/backend-ci")
 PATH = ".github/allowlist.yml"
@@ -175,6 +177,7 @@ def test_one_bad_merge_of_the_allowlist_changes_nothing_and_a_good_one_counts_at
             "example-org/backend-ci: [alice]", "EXAMPLE-org/Backend-CI"
         )
         service.wait(lambda: service.rows(count) != versions)
+        time.sleep(LOOK_S)  # what a process knows of it may be so old
         delivery = service.dispatched("EXAMPLE-org/Backend-CI")
         # taken off the list: told nothing, and what it still runs is not heard
         assert service.dispatches(delivery, REPOS[0]) == []
@@ -206,6 +209,7 @@ def test_a_renamed_repository_keeps_its_entry_and_whoever_takes_its_old_name_get
     versions = service.rows(count)
     texts[PATH] = texts[PATH].replace("L1:\n  - example-org/one\n", "") + f"  - {old}\n"
     service.wait(lambda: service.rows(count) != versions)
+    time.sleep(LOOK_S)
     delivery = service.dispatched(old)
     started = service.callback(
         old, report(delivery, "in_progress"), service.token(old, repository_id="74", jti=secrets.token_hex(8))
