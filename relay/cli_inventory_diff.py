@@ -5,22 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from relay.cli_select import LocalRepository
 from relay.cli_select_text import print_line
-from relay.mirror.git import GitTree
+from relay.cli_trees import inventoried_tree
 from selector.discover import DirectoryCache, take
-from selector.discover.difference import Difference, difference
+from selector.discover.diff import Difference, Side, compare
 from selector.discover.fingerprints import PARTS
-from selector.discover.inventory import is_inventoried
-from selector.model import Tree
-from selector.trees import DirTree
 
 SHOWN = 40
 """tests of one kind that are named on a terminal; the rest is counted"""
@@ -39,9 +33,9 @@ def run(
     TreeError, SettingsError, UpstreamGone."""
     began = time.perf_counter()
     kept = DirectoryCache(cache) if cache is not None else None
-    with _tree(old, upstream) as before, _tree(new, upstream) as after:
-        first = take(before, kept)
-        found = difference(first, take(after, kept, first))
+    with inventoried_tree(old, upstream) as before, inventoried_tree(new, upstream) as after:
+        first = Side(before, take(before, kept))
+        found = compare(first, Side(after, take(after, kept, first.inventory)))
     value = {**to_value(found), "seconds": round(time.perf_counter() - began, 3)}
     out = console if console is not None else Console()
     if as_json:
@@ -51,39 +45,32 @@ def run(
     return 0
 
 
-@contextmanager
-def _tree(place: str, upstream: Path | None) -> Iterator[Tree]:
-    if upstream is None:
-        yield DirTree(Path(place), only=is_inventoried)
-        return
-    repository = LocalRepository(upstream)
-    with GitTree(repository, repository.commit(place)) as tree:
-        yield tree
-
-
 def to_value(found: Difference) -> dict[str, Any]:
     """Plain values. ``parts`` counts tests by the part that differs (a test may count in several)."""
-    parts = Counter(part for changed in found.changed.values() for part in changed)
+    changed = [change for change in found.changes if change.parts]
+    parts = Counter(part for change in changed for part in change.parts)
+    by_kind = {kind: [str(c.test) for c in found.changes if c.kind == kind] for kind in ("new", "gone", "cosmetic")}
+    renamed = [change for change in found.changes if change.was is not None]
     return {
         "counts": {
-            "new": len(found.new),
-            "gone": len(found.gone),
-            "renamed": len(found.renamed),
-            "changed": len(found.changed),
-            "same": found.same,
-            "library_keys": len(found.library),
-            "cosmetic_files": len(found.cosmetic),
+            "new": len(by_kind["new"]),
+            "gone": len(by_kind["gone"]),
+            "renamed": len(renamed),
+            "changed": len(changed),
+            "cosmetic": len(by_kind["cosmetic"]),
+            "same": found.unchanged,
+            "broad_helpers": len(found.broad),
+            "op_entries": len(found.entries),
         },
         "parts": {part: parts[part] for part in PARTS if parts[part]},
-        "new": [str(test) for test in found.new],
-        "gone": [str(test) for test in found.gone],
-        "renamed": [{"old": str(old), "new": str(new)} for new, old in found.renamed.items()],
+        "renamed": [{"old": str(change.was), "new": str(change.test), "how": change.move} for change in renamed],
         "changed": [
-            {"test": str(test), "parts": {part: list(names) for part, names in parts.items()}}
-            for test, parts in found.changed.items()
+            {"test": str(change.test), "parts": {part: list(names) for part, names in change.parts.items()}}
+            for change in changed
         ],
-        "library": list(found.library),
-        "cosmetic": list(found.cosmetic),
+        **by_kind,
+        "broad_helpers": dict(found.broad),
+        "op_entries": {label: list(entry.aspects) for label, entry in found.entries.items()},
     }
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,9 +12,9 @@ from typing import Any
 
 from rich.console import Console
 
-from relay.cli_select import RUNTIMES, LocalRepository, read_database, torch_of
+from relay.cli_select import RUNTIMES, read_database, torch_of
+from relay.cli_trees import inventoried_tree
 from relay.errors import SettingsError
-from relay.mirror.git import GitTree
 from relay.services.device_configs import load_device
 from relay.services.upgrading import Release, report
 from relay.settings import Settings, load
@@ -24,10 +23,8 @@ from relay.store.db import open_migrated
 from relay.torches import database_of
 from relay.upgrade_report import markdown
 from selector.discover import DirectoryCache
-from selector.discover.inventory import is_inventoried
-from selector.model import OpDatabase, Tree
+from selector.model import OpDatabase
 from selector.plan import Budget, WorkerOffer
-from selector.trees import DirTree, OnlyTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +91,7 @@ def upgraded(request: Request) -> dict[str, Any]:
     budget = Budget(float(settings["budget_minutes"].default) * 60, float(settings["shard_seconds"].default))
     offers = (WorkerOffer(torch_of(new_ops), RUNTIMES),)
     with ExitStack() as open_:
-        old, new = (open_.enter_context(_tree(one, request.upstream)) for one in (request.old, request.new))
+        old, new = (open_.enter_context(inventoried_tree(one, request.upstream)) for one in (request.old, request.new))
         sides = Release(request.old, old, old_ops), Release(request.new, new, new_ops)
         return report(*sides, device, offers, budget, datetime.now(UTC).date(), cache).value
 
@@ -103,16 +100,3 @@ def _database(file: Path | None, torch: Path | None, cache: DirectoryCache | Non
     if file is not None and torch is not None:
         raise SettingsError(f"--opdb-{side} and --torch-{side} say the same", "give one of them")
     return database_of(torch, cache) if torch is not None else read_database(file)
-
-
-@contextmanager
-def _tree(name: str, upstream: Path | None) -> Iterator[Tree]:
-    if Path(name).is_dir():
-        yield DirTree(Path(name), only=is_inventoried)
-        return
-    if upstream is None:
-        hint = "for a revision give its repository with --upstream DIR"
-        raise SettingsError(f"{name}: there is no such folder", hint)
-    repository = LocalRepository(upstream)
-    with GitTree(repository, repository.commit(name)) as tree:
-        yield OnlyTree(tree, is_inventoried)

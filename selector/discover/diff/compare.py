@@ -307,11 +307,3 @@ def _list(method: MethodRecord) -> object:
 
 def _other(method: MethodRecord) -> set[str]:
     return {decorator.name for decorator in method.decorators}
-
-
-def by_kind(changes: Iterable[TestChange]) -> dict[Kind, list[TestChange]]:
-    """Changes in their order, by kind."""
-    found: dict[Kind, list[TestChange]] = defaultdict(list)
-    for change in changes:
-        found[change.kind].append(change)
-    return found

@@ -27,34 +27,21 @@ from selector.triage.subject import Opinion, Subject
 
 Rule = Callable[[Subject], Opinion | None]
 
-RULES: tuple[tuple[str, Rule], ...] = (
-    ("always_skipped", always_skipped.judge),
-    ("hardware", hardware.judge),
-    ("instantiation", instantiation.judge),
-    ("only_for_decorators", only_for_decorators.judge),
-    ("skip_conditions", skip_conditions.judge),
-    ("self_skips", self_skips.judge),
-    ("device_count", device_count.judge),
-    ("distributed", distributed.judge),
-    ("other_backend", other_backend.judge),
-    ("dtypes", dtypes.judge),
-    ("device_unused", device_unused.judge),
-    ("generic", generic.judge),
-    ("plain_class", plain_class.judge),
-)
 MODULES = (
     always_skipped,
-    device_count,
-    device_unused,
-    distributed,
-    dtypes,
-    generic,
     hardware,
     instantiation,
     only_for_decorators,
-    other_backend,
-    plain_class,
-    self_skips,
     skip_conditions,
+    self_skips,
+    device_count,
+    distributed,
+    other_backend,
+    dtypes,
+    device_unused,
+    generic,
+    plain_class,
 )
+"""in the order in which they are asked"""
+RULES: tuple[tuple[str, Rule], ...] = tuple((module.__name__.rpartition(".")[2], module.judge) for module in MODULES)
 CODES = frozenset(code for module in MODULES for code in module.CODES)
