@@ -7,21 +7,19 @@ seconds when it dies. What it found is stored in one transaction that still hold
 from __future__ import annotations
 
 import secrets
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import structlog
-from sqlalchemy import Connection, Engine, Row, select, update
+from sqlalchemy import Connection, Engine, Row, Update, select, update
 from sqlalchemy.exc import DBAPIError
 
 from relay.errors import RelayError, fault
 from relay.mirror.git import GitTree
 from relay.services import concluding, exploring, queueing, run_job
 from relay.services.device_configs import DeviceConfigs, load_device
+from relay.services.keeping import kept
 from relay.services.sharding import head_specs
 from relay.services.upstream import mirror
 from relay.settings import Settings
@@ -57,7 +55,7 @@ def select_dispatch(engine: Engine, settings: Settings, dispatch_id: str) -> Non
     if run is None:
         return
     try:
-        with _kept(engine, dispatch_id, claim):
+        with kept(engine, CLAIM_S / 3, lambda: _renewal(dispatch_id, claim), dispatch=dispatch_id):
             _select(engine, settings, run, claim)
     except TreeError as exc:
         # the two commits stay what they are: there is nothing to wait for
@@ -187,32 +185,6 @@ def _claim(engine: Engine, settings: Settings, dispatch_id: str, claim: str) -> 
         return conn.execute(select(dispatch).where(dispatch.c.id == dispatch_id)).one()
 
 
-@contextmanager
-def _kept(engine: Engine, dispatch_id: str, claim: str) -> Iterator[None]:
-    """Renews the claim every third of its length while the body runs."""
-    stop = threading.Event()
-
-    def renew() -> None:
-        mine = update(dispatch).where(
-            dispatch.c.id == dispatch_id, dispatch.c.claim == claim, dispatch.c.state == "selecting"
-        )
-        while not stop.wait(CLAIM_S / 3):
-            try:
-                with engine.begin() as conn:
-                    conn.execute(mine.values(due_at=time.time() + CLAIM_S))
-            except DBAPIError as exc:
-                # the next beat may still be in time; if not, another process selects and this one's work is dropped
-                log.warning("claim not renewed", dispatch=dispatch_id, error=str(exc.orig))
-
-    thread = threading.Thread(target=renew, name="claim", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-
-
 def _wait_for_a_worker(engine: Engine, run: Row[Any], claim: str, now: float) -> None:
     with engine.begin() as conn:
         conn.execute(
@@ -240,6 +212,11 @@ def _failed(
         )
         if mine.rowcount and final:
             concluding.give_up(conn, settings, run.id, code=code, error=error, now=now)
+
+
+def _renewal(dispatch_id: str, claim: str) -> Update:
+    mine = (dispatch.c.id == dispatch_id, dispatch.c.claim == claim, dispatch.c.state == "selecting")
+    return update(dispatch).where(*mine).values(due_at=time.time() + CLAIM_S)
 
 
 def _opdb(conn: Connection, alive: Any) -> OpDatabase | None:

@@ -7,21 +7,20 @@ workers whose torch is the side's; the results decide whether a failing test is 
 from __future__ import annotations
 
 import secrets
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import structlog
-from sqlalchemy import Connection, Engine, Row, select, update
+from sqlalchemy import Connection, Engine, Row, Update, select, update
 from sqlalchemy.exc import DBAPIError
 
 from relay.errors import RelayError, fault
 from relay.mirror.git import GitTree
 from relay.services import nights, trunk_runs
 from relay.services.device_configs import DeviceConfigs, load_device
+from relay.services.keeping import kept
 from relay.services.upgrading import Release, report
 from relay.services.upstream import mirror
 from relay.settings import Settings
@@ -57,7 +56,7 @@ def go_on(engine: Engine, settings: Settings, id: str, now: float) -> None:
     if row is None:
         return
     try:
-        with _kept(engine, id, token):
+        with kept(engine, CLAIM_S / 3, lambda: _renewal(id, token), upgrade=id):
             if row.state == "due":
                 _compare(engine, settings, row, token, now)
             else:
@@ -337,24 +336,6 @@ def _failed(engine: Engine, row: Row[Any], token: str, error: str, now: float) -
         upgrades.move(conn, row.id, token, **values)
 
 
-@contextmanager
-def _kept(engine: Engine, id: str, token: str) -> Iterator[None]:
-    """Renews the claim while the body runs: comparing takes longer than a dead process's claim may last."""
-    stop = threading.Event()
-
-    def renew() -> None:
-        mine = update(upgrade).where(upgrade.c.id == id, upgrade.c.claim == token, upgrade.c.claim_until > 0)
-        while not stop.wait(CLAIM_S / 3):
-            try:
-                with engine.begin() as conn:
-                    conn.execute(mine.values(claim_until=time.time() + CLAIM_S))
-            except DBAPIError as exc:
-                log.warning("claim not renewed", upgrade=id, error=str(exc.orig))
-
-    thread = threading.Thread(target=renew, name="upgrade-claim", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+def _renewal(id: str, token: str) -> Update:
+    mine = (upgrade.c.id == id, upgrade.c.claim == token, upgrade.c.claim_until > 0)
+    return update(upgrade).where(*mine).values(claim_until=time.time() + CLAIM_S)
