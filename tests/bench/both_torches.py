@@ -26,7 +26,7 @@ sys.path.insert(0, str(HERE.parents[1]))
 import pytorch_source  # noqa: E402
 import torch_release  # noqa: E402
 
-from relay.cli_config_patch import read_runs  # noqa: E402
+from relay.cli.config_patch import read_runs  # noqa: E402
 from selector.model import TestId, VariantResult  # noqa: E402
 from selector.verify.upgrade import counts, stand  # noqa: E402
 

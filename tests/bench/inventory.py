@@ -17,7 +17,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import pytorch_source  # noqa: E402
 
-from relay.cli_select import LocalRepository, selected  # noqa: E402
+from relay.cli.select import LocalRepository, selected  # noqa: E402
 from relay.demo.realtree import build  # noqa: E402
 from relay.mirror.git import GitTree, Mirror  # noqa: E402
 from selector.discover import DirectoryCache, take  # noqa: E402

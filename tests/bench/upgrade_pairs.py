@@ -36,7 +36,7 @@ BRANCHES = ("release/2.13", "release/2.14")
 _RUN = """
 import resource, sys, time
 from pathlib import Path
-from relay.cli_upgrade import Request, upgraded
+from relay.cli.upgrade import Request, upgraded
 import json
 began = time.perf_counter()
 value = upgraded(Request(**{k: Path(v) if k not in ("old", "new") else v for k, v in json.loads(sys.argv[1]).items()}))

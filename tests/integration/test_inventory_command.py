@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from relay import cli_inventory
+from relay.cli import inventory as cli_inventory
 
 FILES = {
     "test/test_a.py": """

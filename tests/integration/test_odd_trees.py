@@ -17,7 +17,7 @@ import pytest
 from factories import make_run
 from sqlalchemy import Engine, Row, select
 
-from relay.cli_select import selected
+from relay.cli.select import selected
 from relay.services import concluding, leasing, selecting
 from relay.services.device_configs import load_device
 from relay.services.sharding import head_specs

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from relay import cli_select
+from relay.cli import select as cli_select
 from relay.errors import RelayError
 from selector.errors import SelectorError
 

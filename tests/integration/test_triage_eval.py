@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from relay import cli_triage
+from relay.cli import triage as cli_triage
 
 ROOT = Path(__file__).resolve().parents[2]
 SHEET = ROOT / "test_configs" / "spyre" / "capability.yaml"

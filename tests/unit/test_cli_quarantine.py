@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from relay import cli_quarantine
+from relay.cli import quarantine as cli_quarantine
 from relay.errors import NotFound, SettingsError
 from relay.store import trunk
 from relay.store.db import open_engine

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from relay.cli_select_text import to_value
+from relay.cli.select_text import to_value
 from relay.demo.upstream import EDITS, EXPECT, REFS, TREE
 from selector.configs import Capability, ConfigSource, load_capability, load_configs
 from selector.discover import MemoryCache

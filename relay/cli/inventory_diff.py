@@ -10,8 +10,8 @@ from typing import Any
 
 from rich.console import Console
 
-from relay.cli_select_text import print_line
-from relay.cli_trees import inventoried_tree
+from relay.cli.select_text import print_line
+from relay.cli.trees import inventoried_tree
 from selector.discover import DirectoryCache, take
 from selector.discover.diff import Difference, Side, compare
 from selector.discover.fingerprints import PARTS

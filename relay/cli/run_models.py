@@ -16,8 +16,8 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from relay.cli_config import read_text, yaml_files
-from relay.cli_run import Wanted, execute, print_results, write
+from relay.cli.config import read_text, yaml_files
+from relay.cli.run import Wanted, execute, print_results, write
 from relay.errors import SettingsError
 from relay.reuse import reports
 from relay.services.device_configs import DeviceConfigs, load_device

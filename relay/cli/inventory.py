@@ -12,8 +12,8 @@ from typing import Any
 
 from rich.console import Console
 
-from relay.cli_select import LocalRepository
-from relay.cli_select_text import print_line
+from relay.cli.select import LocalRepository
+from relay.cli.select_text import print_line
 from relay.mirror.git import GitTree
 from selector.discover import DirectoryCache, Inventory, take
 from selector.discover.features import Features

@@ -12,8 +12,8 @@ from typing import Any
 
 from rich.console import Console
 
-from relay.cli_select import RUNTIMES, read_database, torch_of
-from relay.cli_trees import inventoried_tree
+from relay.cli.select import RUNTIMES, read_database, torch_of
+from relay.cli.trees import inventoried_tree
 from relay.errors import SettingsError
 from relay.services.device_configs import load_device
 from relay.services.upgrading import Release, report

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from relay.cli_select_change import ChangeSource, opened
-from relay.cli_select_text import print_explained, print_summary, to_value
+from relay.cli.select_change import ChangeSource, opened
+from relay.cli.select_text import print_explained, print_summary, to_value
 from relay.errors import BadRequest, SettingsError, UpstreamGone
 from relay.mirror import command, diff
 from relay.mirror.git import GitTree

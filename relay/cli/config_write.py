@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from yaml import YAMLError
 
-from relay.cli_config import read_text, yaml_files
-from relay.cli_explain import dtype_word, op_word
+from relay.cli.config import read_text, yaml_files
+from relay.cli.explain import dtype_word, op_word
 from relay.errors import SettingsError
 from relay.services.device_configs import CAPABILITY
 from selector.configs import ConfigSource, load_capability, load_configs

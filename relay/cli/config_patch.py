@@ -17,7 +17,7 @@ from typing import Any
 
 from rich.console import Console
 
-from relay.cli_config import read_text
+from relay.cli.config import read_text
 from relay.errors import SettingsError
 from relay.services.device_configs import DeviceConfigs, load_device
 from relay.services.patch_body import body, title

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from relay.cli_select import LocalRepository
+from relay.cli.select import LocalRepository
 from relay.errors import SettingsError
 from relay.mirror.git import GitTree
 from selector.discover.inventory import is_inventoried

@@ -1,0 +1,5 @@
+"""``python -m relay.cli``."""
+
+from relay.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""The tables, a module a subject; ``relay.store.schema`` names them all."""
