@@ -21,7 +21,7 @@ from relay.store.tables.upstream import (
     seen_token,
     upstream_commit,
 )
-from relay.store.tables.work import decision, dispatch, job, opdb, plan, rerun, result, shard, worker
+from relay.store.tables.work import decision, dispatch, job, log_piece, opdb, plan, rerun, result, shard, worker
 
 __all__ = [
     "allowlist_version",
@@ -35,6 +35,7 @@ __all__ = [
     "installation",
     "job",
     "level_proposal",
+    "log_piece",
     "metadata",
     "opdb",
     "outbox",

@@ -91,6 +91,7 @@ hud_row = Table(
     Column("created_at", Float, nullable=False),
     Column("updated_at", Float, nullable=False),
     Index("ix_hud_row_repo", "repo_key", "created_at"),
+    Index("ix_hud_row_created", "created_at"),
     Index("ix_hud_row_pr", "upstream", "pr_number"),
     Index("ix_hud_row_sha", "head_sha"),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     Boolean,
     Column,
     Float,
@@ -68,6 +69,8 @@ dispatch = Table(
     UniqueConstraint("delivery_id", "downstream_key"),
     Index("ix_dispatch_due", "due_at"),
     Index("ix_dispatch_pr", "upstream", "pr_number"),
+    Index("ix_dispatch_number", "pr_number", "created_at"),
+    Index("ix_dispatch_downstream", "downstream_key", "created_at"),
     Index("ix_dispatch_created", "created_at"),
     Index("ix_dispatch_state", "state"),
 )
@@ -183,11 +186,24 @@ result = Table(
     Column("meter", JSON(none_as_null=True)),  # bytes, sticks, transfers and refusals of the device, as counted
     Column("message", Text),
     Column("log_tail", Text),
+    Column("log_begin", BigInteger),  # bytes of the shard's log, of the lease `fence`, that the variant printed
+    Column("log_end", BigInteger),
     Column("fence", Integer, nullable=False),
     Column("recorded_at", Float, nullable=False),
     UniqueConstraint("shard_id", "test", "variant", "attempt"),
     Index("ix_result_dispatch", "dispatch_id", "side", "outcome"),
     Index("ix_result_test", "test", "recorded_at"),
+)
+
+log_piece = Table(
+    "log_piece",
+    metadata,
+    Column("shard_id", String(32), ForeignKey("shard.id"), primary_key=True),
+    Column("fence", Integer, primary_key=True, autoincrement=False),
+    Column("begin", BigInteger, primary_key=True, autoincrement=False),  # byte of the log at which it starts
+    Column("size", Integer, nullable=False),  # bytes of the log; the artifact itself is packed
+    Column("stored_at", Float, nullable=False),
+    Index("ix_log_piece_stored", "stored_at"),
 )
 
 worker = Table(
