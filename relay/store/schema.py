@@ -8,7 +8,7 @@ variant has one result per shard.
 from __future__ import annotations
 
 from relay.store.tables.base import metadata
-from relay.store.tables.outside import chore, circuit, hud_row, outbox, streak
+from relay.store.tables.outside import audit, chore, circuit, hud_row, outbox, streak
 from relay.store.tables.quality import bisection, level_proposal, proposal, quarantine, upgrade
 from relay.store.tables.upstream import (
     allowlist_version,
@@ -25,6 +25,7 @@ from relay.store.tables.work import decision, dispatch, job, log_piece, opdb, pl
 
 __all__ = [
     "allowlist_version",
+    "audit",
     "bisection",
     "chore",
     "circuit",

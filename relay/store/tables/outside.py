@@ -96,6 +96,20 @@ hud_row = Table(
     Index("ix_hud_row_sha", "head_sha"),
 )
 
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("at", Float, nullable=False),
+    Column("actor", String(255), nullable=False),  # relay, a login, or cli: and a user of the machine
+    Column("action", String(64), nullable=False),  # noun.verb: dispatch.sent, outbox.retry
+    Column("target", String(255), nullable=False),
+    Column("detail", JSON, nullable=False),
+    Column("dispatch_id", String(32)),  # no reference: it outlives the run
+    Index("ix_audit_at", "at"),
+    Index("ix_audit_dispatch", "dispatch_id"),
+)
+
 chore = Table(
     "chore",
     metadata,

@@ -158,6 +158,7 @@ shard = Table(
     Column("created_at", Float, nullable=False),
     Column("started_at", Float),
     Column("finished_at", Float),
+    Column("handed_back", Integer, nullable=False, default=0, server_default="0"),  # by workers that stopped
     Column("report", JSON),  # what the worker said at the end: collected, errors, meter, timings
     Column("error", Text),
     UniqueConstraint("dispatch_id", "side", "index"),

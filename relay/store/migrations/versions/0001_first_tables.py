@@ -245,6 +245,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.Column("started_at", sa.Float(), nullable=True),
         sa.Column("finished_at", sa.Float(), nullable=True),
+        sa.Column("handed_back", sa.Integer(), server_default="0", nullable=False),
         sa.Column("report", sa.JSON(), nullable=True),
         sa.Column("error", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(["dispatch_id"], ["dispatch.id"], name=op.f("fk_shard_dispatch_id_dispatch")),
@@ -408,6 +409,21 @@ def upgrade() -> None:
         sa.Column("reason", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("delivery_id", name=op.f("pk_redelivery")),
     )
+    op.create_table(
+        "audit",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.Column("actor", sa.String(length=255), nullable=False),
+        sa.Column("action", sa.String(length=64), nullable=False),
+        sa.Column("target", sa.String(length=255), nullable=False),
+        sa.Column("detail", sa.JSON(), nullable=False),
+        sa.Column("dispatch_id", sa.String(length=32), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_audit")),
+    )
+    with op.batch_alter_table("audit", schema=None) as batch_op:
+        batch_op.create_index("ix_audit_at", ["at"], unique=False)
+        batch_op.create_index("ix_audit_dispatch", ["dispatch_id"], unique=False)
+
     op.create_table(
         "chore",
         sa.Column("name", sa.String(length=32), nullable=False),
@@ -587,7 +603,7 @@ def downgrade() -> None:
             batch_op.drop_index(index)
 
         op.drop_table(table)
-    for table in ("upstream_commit", "chore", "redelivery"):
+    for table in ("upstream_commit", "chore", "audit", "redelivery"):
         op.drop_table(table)
     with op.batch_alter_table("rerun", schema=None) as batch_op:
         batch_op.drop_index("ix_rerun_due")
