@@ -9,38 +9,35 @@ from __future__ import annotations
 import signal
 import threading
 import time
-import uuid
 from collections.abc import Callable, Sequence
 
 import structlog
 from celery import Celery
-from kombu import Queue
-from kombu.exceptions import ChannelError
-from kombu.exceptions import OperationalError as BrokerError
-from redis import Redis
-from redis.exceptions import RedisError
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError as DatabaseError
 
 from relay import chores
 from relay.logs import setup as setup_logs
+from relay.queue import engines
 from relay.queue.app import make_app
 from relay.queue.names import OUTBOX
 from relay.services import leasing
 from relay.settings import Settings, load
+from relay.store import chores as chores_stored
 from relay.store import due, tokens
 from relay.store.db import open_engine, reading
 
 log = structlog.get_logger(__name__)
-MARK = "relay:pump-mark"
 MARK_EVERY_S = 1.0
-BROKER_ERRORS = (BrokerError, RedisError, OSError)
 WINDOW = 100
 """Messages a queue is given at a time: some seconds of work, so that what is handed over is begun before it is due
 again. Without a bound a backlog of thousands is handed over again and again, and workers sort out copies."""
 WINDOWS = {OUTBOX: 20}
 """Where a message is more work than elsewhere: effects are sent several at a time."""
 TIDY_EVERY_S = 60.0
+NOTE_EVERY_S = 30.0
+BROKER = "broker"
+"""Its row among the chores: whether it answers the pump, and so whether there is a pump (``/readyz``)."""
 CHORES_END_S = 2.0
 
 
@@ -66,6 +63,7 @@ class Pump:
         self._marked_at = 0.0
         self._tidied_at = 0.0
         self._broker_ok = True
+        self._noted: tuple[float, str | None] = (0.0, None)
 
     def step(self) -> int:
         """Returns how many ids were handed over."""
@@ -77,7 +75,7 @@ class Pump:
             queues = due.queues(conn, now)
         try:
             room = {queue: WINDOWS.get(queue, WINDOW) - self.depth(queue) for queue in queues}
-        except BROKER_ERRORS as exc:
+        except engines.ERRORS as exc:
             self._broker_failed("depth", exc)
             return 0
         if not any(free > 0 for free in room.values()):
@@ -89,7 +87,7 @@ class Pump:
             try:
                 self.send(item.task, item.ids, item.queue)
                 sent += len(item.ids)
-            except BROKER_ERRORS as exc:
+            except engines.ERRORS as exc:
                 # the row is due again after its requeue time; nothing is lost but time
                 self._broker_failed(item.task, exc)
                 break
@@ -99,6 +97,15 @@ class Pump:
         if self._broker_ok:
             log.warning("broker does not answer", doing=doing, error=str(exc))
         self._broker_ok = False
+
+    def _note_broker(self, now: float, error: str | None) -> None:
+        """For the status page: at once when something changed, else now and then."""
+        at, last = self._noted
+        if now - at < NOTE_EVERY_S and (last is None) == (error is None):
+            return
+        self._noted = (now, error)
+        with self.engine.begin() as conn:
+            chores_stored.note(conn, BROKER, now, error=error, again_s=2 * NOTE_EVERY_S)
 
     def _tidy(self, now: float) -> None:
         if now - self._tidied_at < TIDY_EVERY_S:
@@ -113,9 +120,11 @@ class Pump:
         self._marked_at = now
         try:
             remembered = self.mark()
-        except BROKER_ERRORS as exc:
+        except engines.ERRORS as exc:
             self._broker_failed("mark", exc)
+            self._note_broker(now, f"{type(exc).__name__}: {exc}")
             return
+        self._note_broker(now, None)
         if not remembered or not self._broker_ok:
             log.info("broker has no memory of us: everything outstanding is due again")
             with self.engine.begin() as conn:
@@ -123,46 +132,13 @@ class Pump:
         self._broker_ok = True
 
 
-def broker_mark(url: str) -> Callable[[], bool]:
-    """A function that tells whether our mark was still in the broker, and sets it."""
-    client = broker_client(url)
-    return lambda: bool(client.set(MARK, uuid.uuid4().hex, get=True))
-
-
-def broker_client(url: str) -> Redis:
-    """A client of the broker that never waits longer than 2 s. ValueError for a URL it does not know."""
-    return Redis.from_url(_redis_url(url), socket_timeout=2, socket_connect_timeout=2)
-
-
-def _redis_url(url: str) -> str:
-    # Celery and redis-py spell the address of a unix socket differently
-    if url.startswith("redis+socket://"):
-        path, _, query = url.removeprefix("redis+socket://").partition("?")
-        db = query.removeprefix("virtual_host=") if query.startswith("virtual_host=") else "0"
-        return f"unix://{path}?db={db}"
-    return url
-
-
-def make_sender(app: Celery) -> Callable[[str, Sequence[str], str], None]:
+def make_sender(app: Celery, broker_url: str) -> Callable[[str, Sequence[str], str], None]:
     def send(task: str, ids: Sequence[str], queue: str) -> None:
         if queue not in app.amqp.queues:
-            app.amqp.queues.add(Queue(queue))  # a worker's: its hello named it
+            app.amqp.queues.add(engines.make_queue(broker_url, queue))  # a worker's: its hello named it
         app.send_task(task, args=list(ids), queue=queue, retry=False, ignore_result=True)
 
     return send
-
-
-def make_depth(app: Celery) -> Callable[[str], int]:
-    """A function that tells how many messages wait in a queue, on any broker that Celery speaks."""
-
-    def depth(queue: str) -> int:
-        with app.connection_or_acquire() as connection:
-            try:
-                return int(connection.default_channel.queue_declare(queue, passive=True).message_count)
-            except ChannelError:
-                return 0  # an empty queue of Redis does not exist
-
-    return depth
 
 
 def run(settings: Settings, stop: threading.Event) -> None:
@@ -170,8 +146,9 @@ def run(settings: Settings, stop: threading.Event) -> None:
     engine = open_engine(settings.database)
     beside = threading.Thread(target=chores.run, args=(settings, stop), name="chores", daemon=True)
     beside.start()
-    app = make_app(settings.broker_url)
-    pump = Pump(engine, settings, make_sender(app), broker_mark(settings.broker_url), make_depth(app))
+    url = settings.broker_url
+    app = make_app(url)
+    pump = Pump(engine, settings, make_sender(app, url), engines.make_mark(url), engines.make_depth(app, url))
     while not stop.is_set():
         try:
             pump.step()

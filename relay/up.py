@@ -21,13 +21,12 @@ from pathlib import Path
 from typing import TextIO
 
 import structlog
-from redis.exceptions import RedisError
 from sqlalchemy import Engine
 
 from relay import broker
 from relay.errors import SettingsError
 from relay.procs import Child, Supervisor
-from relay.pump import broker_client
+from relay.queue import engines
 from relay.queue.names import OUTBOX, ROUTE, SELECT
 from relay.services import allowlists, providers
 from relay.services.device_configs import load_device
@@ -79,8 +78,8 @@ def check_broker(settings: Settings) -> None:
     if not settings.broker_url:
         return
     try:
-        broker_client(settings.broker_url).ping()
-    except (ValueError, RedisError, OSError) as exc:
+        engines.ping(settings.broker_url)
+    except (ValueError, *engines.ERRORS) as exc:
         hint = "start it, or leave broker_url out for an embedded one"
         raise SettingsError(f"broker_url: the broker does not answer: {exc}", hint) from exc
 

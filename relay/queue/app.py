@@ -6,13 +6,10 @@ back), a prefetch of one (a stuck worker hoards nothing), no queue made by a typ
 
 from __future__ import annotations
 
-from celery import Celery
-from kombu import Queue
+from celery import Celery, signals
 
+from relay.queue import engines
 from relay.queue.names import QUEUES, ROUTE
-
-VISIBILITY_S = 24 * 3600
-"""Above any time limit. The database, not the broker's redelivery, brings back what a dead worker held."""
 
 
 def make_app(broker_url: str, extra_queues: tuple[str, ...] = ()) -> Celery:
@@ -23,30 +20,36 @@ def make_app(broker_url: str, extra_queues: tuple[str, ...] = ()) -> Celery:
 
 
 def new_app(name: str, broker_url: str, queues: tuple[str, ...], *, default_queue: str) -> Celery:
-    """A Celery app with the settings that the relay's processes and its workers share. It knows ``queues`` only."""
-    app = Celery(name, broker=broker_url, set_as_current=False)
+    """A Celery app with the settings that the relay's processes and its workers share. It knows ``queues`` only.
+    ValueError for a broker that it does not run on."""
+    signals.setup_logging.connect(_keep_our_logs)
+    address, _ = engines.split(broker_url)
+    amqp = engines.kind_of(broker_url) == "amqp"
+    app = Celery(name, broker=address, set_as_current=False)
     app.conf.update(
         task_acks_late=True,
         task_reject_on_worker_lost=True,
         worker_prefetch_multiplier=1,
         task_ignore_result=True,
         task_create_missing_queues=False,
-        task_queues=[Queue(queue) for queue in queues],
+        task_queues=[engines.make_queue(broker_url, queue) for queue in queues],
         task_default_queue=default_queue,
         task_serializer="json",
         accept_content=["json"],
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
-        broker_transport_options={
-            "visibility_timeout": VISIBILITY_S,
-            "socket_timeout": 5,
-            "socket_connect_timeout": 5,
-            "socket_keepalive": True,
-            "retry_on_timeout": True,
-        },
+        broker_transport_options=engines.transport_options(broker_url),
+        # a broker that has just come up, or lost its leader, is waited for
+        broker_connection_retry=True,
+        # its channel is a queue that no cluster keeps; nobody controls our workers by it
+        worker_enable_remote_control=not amqp,
         worker_send_task_events=False,
         worker_hijack_root_logger=False,
         worker_cancel_long_running_tasks_on_connection_loss=False,
         task_store_errors_even_if_ignored=False,
     )
     return app
+
+
+def _keep_our_logs(**_: object) -> None:
+    """Celery leaves logging alone where somebody answers this signal: relay.logs has set it up."""

@@ -35,5 +35,12 @@ def make_due(conn: Connection, name: str, now: float) -> None:
     conn.execute(update(chore).where(chore.c.name == name, chore.c.due_at > now).values(due_at=now))
 
 
+def note(conn: Connection, name: str, now: float, *, error: str | None, again_s: float) -> None:
+    """What somebody saw who looks all the time: it shows beside the chores, and as late when nobody has looked for
+    ``again_s`` seconds."""
+    insert_once(conn, chore, {"name": name, "due_at": now, "memory": {}})
+    conn.execute(update(chore).where(chore.c.name == name).values(ran_at=now, due_at=now + again_s, error=error))
+
+
 def get(conn: Connection, name: str) -> Row[Any] | None:
     return conn.execute(select(chore).where(chore.c.name == name)).one_or_none()

@@ -14,6 +14,7 @@ from redis import Redis
 from sqlalchemy import select, update
 
 from relay import broker, pump
+from relay.queue import engines
 from relay.queue.app import make_app
 from relay.settings import Settings
 from relay.store import due, outbox, shards
@@ -55,7 +56,9 @@ def pumping(engine, tmp_path, server):
     settings = Settings(data_dir=tmp_path, broker_url=url)
     clock = Clock()
     app = make_app(url, ("shards.spyre",))
-    made = pump.Pump(engine, settings, pump.make_sender(app), pump.broker_mark(url), pump.make_depth(app), clock)
+    made = pump.Pump(
+        engine, settings, pump.make_sender(app, url), engines.make_mark(url), engines.make_depth(app, url), clock
+    )
     yield made, clock, client
     app.close()
 
