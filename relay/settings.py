@@ -14,6 +14,8 @@ from typing import Any
 from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from relay.domain.access import ONCALLS, Policy
+from relay.domain.access import problem_of as principal_problem
 from relay.errors import SettingsError
 
 
@@ -117,6 +119,29 @@ class Settings(BaseSettings):
     )
     nightly_look_s: float = Field(600.0, gt=0, description="Seconds between two looks at that branch.")
 
+    github_url: str = Field(
+        "https://github.com", description="GitHub's address for browsers, where people sign in too."
+    )
+    oauth_client_id: str = Field("", description="Client id of the GitHub App, by which people sign in; empty: nobody.")
+    oauth_client_secret: SecretStr = Field(SecretStr(""), description="Its client secret; it signs the sessions too.")
+    session_hours: float = Field(12.0, gt=0, le=720, description="Hours after which somebody has to sign in again.")
+    pages_private: bool = Field(False, description="Whether pages are shown only to those who may read them.")
+    readers: list[str] = Field(
+        default_factory=list,
+        description="Who may read private pages, beside those who may act: logins, org/team, oncalls, or *.",
+    )
+    actors: list[str] = Field(
+        default_factory=lambda: [ONCALLS],
+        description="Who may run again and quarantine: logins, org/team, oncalls (of their own downstream), or *.",
+    )
+    operators: list[str] = Field(
+        default_factory=list, description="Who may do everything, the outbox's effects too: logins, org/team."
+    )
+    reads_per_minute: float = Field(
+        1200.0, gt=0, description="Pages and JSON that one address may ask for a minute, over time."
+    )
+    reads_burst: int = Field(600, ge=1, description="Pages and JSON that one address may ask for at once.")
+
     document_s: float = Field(
         180.0, gt=0, description="Seconds between two looks at an allowlist or provider table on GitHub."
     )
@@ -143,7 +168,17 @@ class Settings(BaseSettings):
     shard_timeout_s: float = Field(900.0, gt=0, description="Wall clock of one shard, in seconds.")
     memory_mb: int = Field(8192, gt=0, description="Memory limit of one forked test process, in MiB.")
 
-    @field_validator("webhook_secrets", "worker_key", "github_private_key", "hud_bot_key", mode="before")
+    @field_validator("readers", "actors", "operators")
+    @classmethod
+    def _principals(cls, value: list[str]) -> list[str]:
+        for one in value:
+            if problem := principal_problem(one):
+                raise ValueError(problem)
+        return value
+
+    @field_validator(
+        "webhook_secrets", "worker_key", "github_private_key", "hud_bot_key", "oauth_client_secret", mode="before"
+    )
     @classmethod
     def _strip(cls, value: Any) -> Any:
         # a secret pasted with a newline at its end signs nothing right
@@ -153,18 +188,6 @@ class Settings(BaseSettings):
             return [item.strip() if isinstance(item, str) else item for item in value]
         return value
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        # the environment wins over the file, whose values come in as init arguments
-        return env_settings, init_settings
-
     @property
     def database(self) -> str:
         return self.database_url or f"sqlite:///{(self.data_dir / 'relay.sqlite3').absolute()}"
@@ -173,6 +196,15 @@ class Settings(BaseSettings):
     def url(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return (self.public_url or f"http://{host}:{self.port}").rstrip("/")
+
+    @property
+    def signing_in(self) -> bool:
+        """Whether people can sign in at all."""
+        return bool(self.oauth_client_id and self.oauth_client_secret.get_secret_value())
+
+    @property
+    def access(self) -> Policy:
+        return Policy(tuple(self.readers), tuple(self.actors), tuple(self.operators))
 
     @property
     def lease_s(self) -> float:

@@ -22,7 +22,7 @@ from relay.errors import RelayError, Unavailable
 from relay.store import views_run
 from relay.store.db import reading
 from relay.web.pages import run_words
-from relay.web.pages_render import render
+from relay.web.pages_render import render_shared
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Watcher:
         over = not data["open"]
         if token == self._token:
             return token, self.fragment, over
-        return token, render(self.request, "_run_live.html", now=time.time(), **data), over
+        return token, render_shared(self.request, "_run_live.html", now=time.time(), **data), over
 
     async def step(self) -> None:
         token, fragment, over = await asyncio.to_thread(self.read)

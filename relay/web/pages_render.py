@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,17 @@ from fastapi import Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from relay.web import pages_text as text
+from relay.web.pages_headers import nonce_of
 from relay.web.pages_static import static_url
+from relay.web.viewers import viewer_of
 
 TEMPLATES = Path(__file__).with_name("templates")
 REPO = re.compile(r"^[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9._-]+$")
 GITHUB_API = "https://api.github.com"
+ABOUT = "Tells out-of-tree PyTorch accelerators whether an upstream change breaks them."
+
+_nonce: ContextVar[str] = ContextVar("nonce")
+"""Of the page that is being rendered: macros have no context."""
 
 
 @cache
@@ -28,7 +35,9 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    env.globals.update(static_url=static_url, chip_of=text.chip, standing=text.standing, with_query=with_query)
+    env.globals.update(
+        nonce=_nonce.get, static_url=static_url, chip_of=text.chip, standing=text.standing, with_query=with_query
+    )
     env.filters.update(
         duration=text.duration,
         micros=text.micros,
@@ -47,12 +56,34 @@ def environment() -> Environment:
 
 
 def render(request: Request, template: str, **values: Any) -> str:
-    """The template with ``values``, and what every page has: page_title, twin (address of the JSON twin, or none)."""
+    """The template with ``values``, and what every page has: ``page_title``; ``twin`` and ``feed`` (addresses of the
+    JSON twin and the Atom feed, or None); ``description`` for cards (default: the page's sentence); ``viewer`` (None,
+    or relay.domain.access.Viewer); ``nonce``, which every element with an ``hx-`` attribute names as ``hx-nonce``."""
+    for name in ("twin", "feed"):
+        values.setdefault(name, None)
+    values.setdefault("description", values.get("sentence") or ABOUT)
     settings = request.app.state.settings
-    values.setdefault("twin", None)
-    values["github"] = github_links(settings.github_api_url)
+    values["viewer"] = viewer_of(request)
+    values["signing_in"] = settings.signing_in
+    values["swapped"] = any(name in request.headers for name in ("hx-request", "hx-history-restore-request"))
+    values["canonical"] = settings.url + request.url.path
+    return _render(request, template, nonce_of(request), values)
+
+
+def render_shared(request: Request, template: str, **values: Any) -> str:
+    """A piece of a page that many viewers get alike, by an event stream: it knows no viewer, and htmx takes no
+    ``hx-`` attribute from it."""
+    return _render(request, template, "", {**values, "viewer": None})
+
+
+def _render(request: Request, template: str, nonce: str, values: dict[str, Any]) -> str:
+    values["github"] = github_links(request.app.state.settings.github_api_url)
     values["here"] = request.url.path
-    return environment().get_template(template).render(**values)
+    token = _nonce.set(nonce)
+    try:
+        return environment().get_template(template).render(**values)
+    finally:
+        _nonce.reset(token)
 
 
 class github_links:
@@ -76,4 +107,4 @@ class github_links:
 def with_query(path: str, query: dict[str, Any], **changes: Any) -> str:
     """``path`` with the query string ``query`` after ``changes``; what is at its default (None) is left away."""
     merged = {k: v for k, v in {**query, **changes}.items() if v is not None}
-    return f"{path}?{urlencode(merged)}" if merged else path
+    return f"{path}?{urlencode(merged, doseq=True)}" if merged else path

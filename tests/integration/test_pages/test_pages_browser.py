@@ -137,8 +137,8 @@ def test_pages_are_whole_without_javascript(browser: Any, server: str, world: An
         assert "fail with this change" in page.locator("h1").inner_text()
         page.locator("#results .chips a", has_text="failed 2").click()
         sync_api.expect(page.locator("#results tbody tr")).to_have_count(2)
-        page.locator("#find-pr").fill("171234")
-        page.get_by_role("button", name="Show").click()
+        page.locator("#find").fill("171234")
+        page.get_by_role("button", name="Find").click()
         assert "breaks torch-spyre/torch-spyre" in page.locator("h1").inner_text()
 
 
