@@ -188,6 +188,18 @@ class Settings(BaseSettings):
             return [item.strip() if isinstance(item, str) else item for item in value]
         return value
 
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        # the environment wins over the file, whose values come in as init arguments
+        return env_settings, init_settings
+
     @property
     def database(self) -> str:
         return self.database_url or f"sqlite:///{(self.data_dir / 'relay.sqlite3').absolute()}"
