@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
+from relay.store import test_names
 from relay.store.schema import result, shard
 from selector.model import Mode, Outcome, Side, TestId, VariantResult
 
@@ -33,6 +34,7 @@ def record(conn: Connection, shard_row: Row[Any], lines: Sequence[dict[str, Any]
     conn.execute(
         dialect.insert(result).on_conflict_do_nothing(index_elements=["shard_id", "test", "variant", "attempt"]), rows
     )
+    test_names.note(conn, [line["test"] for line in lines])
     return _count(conn, shard_row.id) - before
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from relay.store.tables.base import metadata
 from relay.store.tables.outside import audit, chore, circuit, hud_row, outbox, streak
+from relay.store.tables.pages import test_name, web_session
 from relay.store.tables.quality import bisection, level_proposal, proposal, quarantine, upgrade
 from relay.store.tables.upstream import (
     allowlist_version,
@@ -52,7 +53,9 @@ __all__ = [
     "seen_token",
     "shard",
     "streak",
+    "test_name",
     "upgrade",
     "upstream_commit",
+    "web_session",
     "worker",
 ]

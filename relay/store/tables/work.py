@@ -73,6 +73,7 @@ dispatch = Table(
     Index("ix_dispatch_downstream", "downstream_key", "created_at"),
     Index("ix_dispatch_created", "created_at"),
     Index("ix_dispatch_state", "state"),
+    Index("ix_dispatch_head", "head_sha"),
 )
 
 job = Table(

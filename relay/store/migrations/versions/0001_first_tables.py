@@ -2,6 +2,7 @@
 
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.dialects import postgresql
 
 revision = "0001"
 down_revision = None
@@ -155,6 +156,7 @@ def upgrade() -> None:
     with op.batch_alter_table("dispatch", schema=None) as batch_op:
         batch_op.create_index("ix_dispatch_created", ["created_at"], unique=False)
         batch_op.create_index("ix_dispatch_state", ["state"], unique=False)
+        batch_op.create_index("ix_dispatch_head", ["head_sha"], unique=False)
         batch_op.create_index("ix_dispatch_due", ["due_at"], unique=False)
         batch_op.create_index("ix_dispatch_pr", ["upstream", "pr_number"], unique=False)
         batch_op.create_index("ix_dispatch_number", ["pr_number", "created_at"], unique=False)
@@ -425,6 +427,33 @@ def upgrade() -> None:
         batch_op.create_index("ix_audit_dispatch", ["dispatch_id"], unique=False)
 
     op.create_table(
+        "web_session",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("github_id", sa.BigInteger(), nullable=False),
+        sa.Column("login", sa.String(length=255), nullable=False),
+        sa.Column("teams", sa.JSON(), nullable=False),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.Column("expires_at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_web_session")),
+    )
+    with op.batch_alter_table("web_session", schema=None) as batch_op:
+        batch_op.create_index("ix_web_session_expires", ["expires_at"], unique=False)
+
+    bytewise = sa.Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
+    op.create_table(
+        "test_name",
+        sa.Column("test", bytewise, nullable=False),
+        sa.Column("file_key", bytewise, nullable=False),
+        sa.Column("class_key", bytewise, nullable=False),
+        sa.Column("method_key", bytewise, nullable=False),
+        sa.PrimaryKeyConstraint("test", name=op.f("pk_test_name")),
+    )
+    with op.batch_alter_table("test_name", schema=None) as batch_op:
+        batch_op.create_index("ix_test_name_file", ["file_key"], unique=False)
+        batch_op.create_index("ix_test_name_class", ["class_key"], unique=False)
+        batch_op.create_index("ix_test_name_method", ["method_key"], unique=False)
+
+    op.create_table(
         "chore",
         sa.Column("name", sa.String(length=32), nullable=False),
         sa.Column("due_at", sa.Float(), nullable=False),
@@ -603,7 +632,7 @@ def downgrade() -> None:
             batch_op.drop_index(index)
 
         op.drop_table(table)
-    for table in ("upstream_commit", "chore", "audit", "redelivery"):
+    for table in ("upstream_commit", "chore", "audit", "redelivery", "web_session", "test_name"):
         op.drop_table(table)
     with op.batch_alter_table("rerun", schema=None) as batch_op:
         batch_op.drop_index("ix_rerun_due")
@@ -650,6 +679,7 @@ def downgrade() -> None:
         batch_op.drop_index("ix_dispatch_number")
         batch_op.drop_index("ix_dispatch_pr")
         batch_op.drop_index("ix_dispatch_due")
+        batch_op.drop_index("ix_dispatch_head")
         batch_op.drop_index("ix_dispatch_state")
         batch_op.drop_index("ix_dispatch_created")
 
