@@ -7,6 +7,7 @@ variant has one result per shard.
 
 from __future__ import annotations
 
+from relay.store.tables.agents import agent_run
 from relay.store.tables.base import metadata
 from relay.store.tables.outside import audit, chore, circuit, hud_row, outbox, streak
 from relay.store.tables.pages import test_name, web_session
@@ -26,6 +27,7 @@ from relay.store.tables.work import decision, dispatch, job, log_piece, opdb, pl
 
 __all__ = [
     "allowlist_version",
+    "agent_run",
     "audit",
     "bisection",
     "chore",
