@@ -73,6 +73,9 @@ class Settings(BaseSettings):
         None,
         description="JSON of which test files were measured to run which sources; a weak hint for selecting.",
     )
+    replay_reports: Path | None = Field(
+        None, description="JSON of what replay says of rankers, rules and models on trial (docs/plan.md)."
+    )
 
     webhook_secrets: list[SecretStr] = Field(
         default_factory=list, description="Webhook secrets; two during a rotation. Any of them may sign."

@@ -7,6 +7,7 @@ op x dtype x parametrisation) and exists only after import.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, Protocol
@@ -272,6 +273,30 @@ class RunPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class OnTrial:
+    """What a rule or a model of ``stage`` that is not in force would have decided otherwise. ``subject``:
+    ``rule:<name>`` or ``model:<name>``; ``adds``: tests that it would have kept and what is in force did not;
+    ``drops``: the reverse; ``decisions``: the first of both, with their reasons; ``error``: why it gave no answer."""
+
+    subject: str
+    stage: Stage
+    adds: tuple[TestId, ...] = ()
+    drops: tuple[TestId, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """What was evaluated and not acted upon. ``orders``: by ranker, the one in force included, the tests that it would
+    run, in its order; ``seconds`` that each is thought to cost; ``opinions`` of rules and models."""
+
+    orders: Mapping[str, tuple[TestId, ...]] = field(default_factory=dict)
+    seconds: Mapping[TestId, float] = field(default_factory=dict)
+    opinions: tuple[OnTrial, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Selection:
     """Everything the first three stages found about a change."""
 
@@ -284,6 +309,7 @@ class Selection:
     timings: dict[str, float] = field(default_factory=dict)
     """seconds per stage: inventory, discover, triage, plan"""
     warnings: tuple[str, ...] = ()
+    shadow: Shadow = field(default_factory=Shadow)
 
 
 # -------------------------------------------------------------------------------------------------------------- verify

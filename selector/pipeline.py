@@ -5,13 +5,28 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from selector.agents import RulesAgent, TriageAgent
 from selector.configs import Capability, ReuseConfigs
-from selector.discover import Hints, Inventory, InventoryCache, Shelf, discover, has_tests, take
-from selector.model import Change, NotExercised, OpDatabase, RunPlan, Selection, TestId, Tree
+from selector.discover import Discovery, Hints, Impact, Inventory, InventoryCache, Shelf, discover, has_tests, take
+from selector.model import (
+    Change,
+    Decision,
+    NotExercised,
+    OnTrial,
+    OpDatabase,
+    RunPlan,
+    Selection,
+    Shadow,
+    Stage,
+    TestId,
+    Tree,
+)
 from selector.plan import Budget, History, WorkerOffer, plan
-from selector.triage import triage
+from selector.plan.planner import OVER_BUDGET, rank
+from selector.plan.shadow import orders
+from selector.triage import Triage, triage
 from selector.triage.engagement import Uses
 from selector.triage.environment import Lifts
 
@@ -22,7 +37,8 @@ NO_TESTS = NotExercised("test/", "this change leaves no test/ folder: there is n
 class SelectionRequest:
     """Everything a selection depends on. ``opdb``: of the torch that will run; ``offers``: what live workers can run;
     ``engaged_before``: kernels that trusted runs counted, by test; ``hints``: what was measured elsewhere; ``shelf``:
-    keeps the inventory for the next selection of this process; ``clock``: seconds, for the timings only."""
+    keeps the inventory for the next selection of this process; ``models``: agents on trial, whose answers nobody acts
+    on; ``clock``: seconds, for the timings only."""
 
     base: Tree
     head: Tree
@@ -36,6 +52,7 @@ class SelectionRequest:
     engaged_before: Mapping[TestId, int] = field(default_factory=dict)
     history: History | None = None
     agent: TriageAgent = field(default_factory=RulesAgent)
+    models: Sequence[TriageAgent] = ()
     hints: Hints = field(default_factory=Hints)
     shelf: Shelf | None = None
     clock: Callable[[], float] = time.perf_counter
@@ -56,16 +73,17 @@ def select(request: SelectionRequest) -> Selection:
         request.base, request.head, request.change, request.opdb, request.cache, inventory, hints=request.hints
     )
     reached = now()
-    sorted_out = triage(
-        found.impacts,
-        found.inventory,
-        request.capability,
-        request.opdb,
-        request.engaged_before,
+    sort = partial(
+        triage,
+        inventory=found.inventory,
+        capability=request.capability,
+        opdb=request.opdb,
+        engaged_before=request.engaged_before,
         agent=request.agent,
         lifts=lambda test: lifts_of(test, request.configs),
         uses=Uses(request.head.read, request.head.paths(), request.cache),
     )
+    sorted_out = sort(found.impacts, models=request.models)
     judged = now()
     run_plan, planned = plan(
         sorted_out.relevant,
@@ -77,6 +95,12 @@ def select(request: SelectionRequest) -> Selection:
         request.history,
     )
     run_plan = _not_exercised(run_plan, (*([NO_TESTS] if emptied else []), *found.not_exercised))
+    ranked = rank(sorted_out.relevant, request.configs, request.history)
+    shadow = Shadow(
+        orders(ranked, request.budget.capacity),
+        {one.test: round(one.seconds, 3) for one in ranked},
+        (*_would_reach(found, sort), *sorted_out.on_trial),
+    )
     done = now()
     variants = {relevant.test: relevant.est_variants for relevant in sorted_out.relevant}
     counts = {
@@ -102,8 +126,34 @@ def select(request: SelectionRequest) -> Selection:
         (*found.decisions, *sorted_out.decisions, *planned),
         counts,
         {stage: round(seconds, 4) for stage, seconds in timings.items()},
-        (*found.warnings, *([f"{NO_TESTS.path}: {NO_TESTS.reason}"] if emptied else [])),
+        (
+            *found.warnings,
+            *([f"{NO_TESTS.path}: {NO_TESTS.reason}"] if emptied else []),
+            *(one.reason for one in planned if one.code == OVER_BUDGET),
+        ),
+        shadow,
     )
+
+
+def _would_reach(found: Discovery, sort: Callable[..., Triage]) -> list[OnTrial]:
+    """What discover's rules on trial would have added to the tests that are for this device."""
+    if found.watch is None:
+        return []
+    differences = found.watch.differences
+    for name, impacts in found.watch.impacts().items():
+        with differences.watched(name):
+            for relevant, impact in _relevant(sort(impacts), impacts):
+                first = impact.evidence[0]
+                decision = Decision(
+                    Stage.DISCOVER, str(relevant), "impacted", impact.codes[0], first.detail, impact.evidence
+                )
+                differences.otherwise(name, relevant, decision, add=True)
+    return list(differences.opinions())
+
+
+def _relevant(sorted_out: Triage, impacts: Sequence[Impact]) -> list[tuple[TestId, Impact]]:
+    by_test = {impact.test: impact for impact in impacts}
+    return [(one.test, by_test[one.test]) for one in sorted_out.relevant]
 
 
 def _taken(request: SelectionRequest) -> Inventory:

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 
 from relay.domain.check_output import inert, render
 from relay.errors import NotFound, fault
-from relay.services import bisecting, confirming, run_job
+from relay.services import bisecting, confirming, run_job, trying
 from relay.services.gathering import Seen, gather
 from relay.settings import Settings
 from relay.store import plans, trunk
@@ -88,6 +88,7 @@ def _conclude(engine: Engine, settings: Settings, dispatch_id: str, now: float) 
     )
     with engine.begin() as conn:
         _close(conn, settings, run, verdict, now)
+        trying.record(conn, run.id, seen.again.effective(seen.head), verdict, now)
         bisecting.begin(conn, run, verdict, seen.rows, now)
 
 

@@ -1,10 +1,11 @@
-"""What a selection gets beside the change's own tests: a drawn sample of unselected ones on a share of the runs, and
-the orders of rankers on trial, which nobody acts on."""
+"""What a selection gets beside the change's own tests: what trunk has taught, a drawn sample of unselected tests on a
+share of the runs, and what rankers, rules and models on trial said, which nobody acts on."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from sqlalchemy import Connection
@@ -13,10 +14,9 @@ from relay.settings import Settings
 from relay.store import trunk
 from selector.configs import ReuseConfigs
 from selector.discover import Inventory
-from selector.model import Decision, Evidence, Outcome, PlannedTest, Selection, ShardSpec, Stage, TestId
+from selector.model import Decision, Evidence, Outcome, PlannedTest, Selection, Shadow, ShardSpec, Stage, TestId
 from selector.plan import History
 from selector.plan.explore import CODE, DECIDED, TEST_SECONDS, draw, explores
-from selector.plan.shadow import IN_FORCE, ON_TRIAL, Ranked, orders
 from selector.verify.faults import environment_fault
 
 DAYS = 30.0
@@ -26,11 +26,11 @@ FAILED = (Outcome.FAILED.value, Outcome.ERROR.value, Outcome.CRASHED.value, Outc
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What trunk's own runs of the last month showed: costs, kernels, and how often a test failed in how many runs."""
+    """What trunk's own runs of the last month showed: costs, who touches the device, what began to fail how often; and
+    the kernels of each test that ran any."""
 
     history: History
     kernels: dict[TestId, int]
-    failures: dict[TestId, tuple[int, int]]
 
 
 def learn(conn: Connection, device: str, now: float) -> Learned:
@@ -38,7 +38,8 @@ def learn(conn: Connection, device: str, now: float) -> Learned:
     seconds: dict[TestId, list[float]] = defaultdict(list)
     by_file: dict[str, list[float]] = defaultdict(list)
     kernels: dict[TestId, int] = defaultdict(int)
-    failures: dict[TestId, list[int]] = defaultdict(lambda: [0, 0])
+    metered: set[TestId] = set()
+    failed: dict[TestId, dict[str, bool]] = defaultdict(dict)
     for row in trunk.costs(conn, device, now - DAYS * 86400.0, ROWS):
         test = TestId.parse(row.test)
         if environment_fault(row.message) is not None:
@@ -46,16 +47,24 @@ def learn(conn: Connection, device: str, now: float) -> Learned:
         seconds[test].append(row.seconds)
         by_file[test.file].append(row.seconds)
         kernels[test] = max(kernels[test], row.kernels or 0)
-        failures[test][0] += row.outcome in FAILED
-        failures[test][1] += 1
+        if row.kernels is not None:
+            metered.add(test)
+        runs = failed[test]
+        runs[row.dispatch_id] = runs.get(row.dispatch_id, False) or row.outcome in FAILED
     return Learned(
         History(
             {test: sum(all_) / len(all_) for test, all_ in seconds.items()},
             {file: sum(all_) / len(all_) for file, all_ in by_file.items()},
+            {test: kernels[test] > 0 for test in metered},
+            {test: (_began(list(runs.values())), len(runs)) for test, runs in failed.items()},
         ),
         {test: n for test, n in kernels.items() if n},
-        {test: (failed, runs) for test, (failed, runs) in failures.items()},
     )
+
+
+def _began(newest_first: list[bool]) -> int:
+    """How often a test began to fail: runs that failed after one that did not."""
+    return sum(later and not earlier for later, earlier in pairwise(newest_first))
 
 
 def extend(
@@ -88,20 +97,21 @@ def extend(
     return extended, told
 
 
-def on_trial(selection: Selection, learned: Learned, capacity: float) -> dict[str, Any]:
-    """What each ranker would have run of the selected tests, within ``capacity`` seconds of all workers: ids by ranker,
-    and what each test is thought to cost."""
-    ranked = []
-    for one in selection.plan.tests:
-        if one.codes == (CODE,):
-            continue
-        failures, runs = learned.failures.get(one.test, (0, 0))
-        ranked.append(Ranked(one.test, one.priority, one.est_seconds, failures, runs))
-    for left in selection.plan.left_out:
-        failures, runs = learned.failures.get(left.test, (0, 0))
-        ranked.append(Ranked(left.test, 0.0, left.est_seconds, failures, runs))
-    found = orders(ranked, capacity, {IN_FORCE[0]: IN_FORCE[1], **ON_TRIAL})
+def shadow_map(shadow: Shadow) -> dict[str, Any]:
+    """What was evaluated and not acted upon, for the plan's row: ids by ranker, what each test is thought to cost, and
+    what rules and models on trial would have decided otherwise, the first ones with their reasons."""
     return {
-        "orders": {name: [str(test) for test in tests] for name, tests in found.items()},
-        "seconds": {str(r.test): r.seconds for r in ranked},
+        "orders": {name: [str(test) for test in tests] for name, tests in shadow.orders.items()},
+        "seconds": {str(test): seconds for test, seconds in shadow.seconds.items()},
+        "opinions": [
+            {
+                "subject": one.subject,
+                "stage": one.stage.value,
+                "adds": [str(test) for test in one.adds],
+                "drops": [str(test) for test in one.drops],
+                "reasons": [{"test": d.subject, "code": d.code, "reason": d.reason} for d in one.decisions],
+                "error": one.error,
+            }
+            for one in shadow.opinions
+        ],
     }

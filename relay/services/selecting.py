@@ -113,9 +113,8 @@ def _select(engine: Engine, settings: Settings, run: Row[Any], claim: str) -> No
     selection.timings["fetch"] = fetch_s
     if repo.merge_base(run.base_sha, run.head_sha) is None:
         selection = replace(selection, warnings=(*selection.warnings, NO_MERGE_BASE))
-    capacity = settings.budget_minutes * 60 * max(1, len(alive))
     selection, drawn = exploring.extend(selection, _SHELF.latest, device.configs, settings, len(alive))
-    extra = {"exploration": drawn, "shadow": exploring.on_trial(selection, learned, capacity)}
+    extra = {"exploration": drawn, "shadow": exploring.shadow_map(selection.shadow)}
     _store(engine, settings, run, claim, selection, device, extra)
 
 

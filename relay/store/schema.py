@@ -12,6 +12,7 @@ from relay.store.tables.base import metadata
 from relay.store.tables.outside import audit, chore, circuit, hud_row, outbox, streak
 from relay.store.tables.pages import test_name, web_session
 from relay.store.tables.quality import bisection, level_proposal, proposal, quarantine, upgrade
+from relay.store.tables.trials import trial
 from relay.store.tables.upstream import (
     allowlist_version,
     delivery,
@@ -55,6 +56,7 @@ __all__ = [
     "seen_token",
     "shard",
     "streak",
+    "trial",
     "test_name",
     "upgrade",
     "upstream_commit",

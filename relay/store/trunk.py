@@ -90,9 +90,11 @@ def environment(spec: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def costs(conn: Connection, device: str, since: float, limit: int = 200_000) -> list[Row[Any]]:
-    """``test``, ``seconds``, ``outcome``, ``mode``, ``kernels``, ``message`` of trunk's results since then (epoch)."""
+    """``test``, ``seconds``, ``outcome``, ``mode``, ``kernels``, ``message``, ``dispatch_id`` of trunk's results since
+    then (epoch), newest first."""
+    one = result.c
     query = (
-        select(result.c.test, result.c.seconds, result.c.outcome, result.c.mode, result.c.kernels, result.c.message)
+        select(one.test, one.seconds, one.outcome, one.mode, one.kernels, one.message, one.dispatch_id)
         .join(dispatch, dispatch.c.id == result.c.dispatch_id)
         .where(
             dispatch.c.device == device,

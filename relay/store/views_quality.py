@@ -1,27 +1,33 @@
-"""What is known of the selection's own quality: recall by exploration, rankers on trial, open proposals, searches."""
+"""What is known of the selection's own quality: recall by exploration, what is on trial, open proposals, searches."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import Connection, select
 
+from relay.store import trials
 from relay.store.schema import bisection, dispatch, plan, proposal, quarantine
-from selector.model import TestId
 from selector.plan.explore import CODE, Explored, recall
-from selector.plan.shadow import IN_FORCE, Trial, may_take_over, score, trial
+from selector.plan.observed import Observed
+from selector.plan.ranking import IN_FORCE
+from selector.plan.shadow import Score
+from selector.plan.takeover import ReplayReport, may_take_over
 
 RUNS = 5000
 ROWS = 100
 
 
-def quality(conn: Connection, now: float) -> dict[str, Any]:
-    """Newest RUNS completed runs. A partial plan is left out of the recall: what it lacks was selected, not missed."""
+def quality(
+    conn: Connection, now: float, replays: Mapping[str, ReplayReport] | None = None, problem: str = ""
+) -> dict[str, Any]:
+    """Newest RUNS completed runs. A partial plan is left out of the recall: what it lacks was selected, not missed.
+    ``replays``: what the last replay says by subject; ``problem``: why it cannot be read."""
     explored: list[Explored] = []
-    trials: dict[str, list[Trial]] = defaultdict(list)
     rows = conn.execute(
-        select(plan.c.exploration, plan.c.shadow, plan.c.partial, dispatch.c.verdict)
+        select(plan.c.exploration, plan.c.partial, dispatch.c.verdict)
         .join(dispatch, dispatch.c.id == plan.c.dispatch_id)
         .where(dispatch.c.state == "completed", dispatch.c.verdict.is_not(None))
         .order_by(dispatch.c.created_at.desc())
@@ -35,32 +41,29 @@ def quality(conn: Connection, now: float) -> dict[str, Any]:
         selected = {c["test"] for c in broken} - drawn
         if row.exploration and not row.partial:
             explored.append(Explored(row.exploration["fraction"], len(selected), len(drawn)))
-        if row.shadow:
-            _trials(row.shadow, frozenset(map(TestId.parse, selected)), trials)
     told = recall(explored)
+    live = trials.live(conn)
     return {
         "runs": runs,
         "recall": {name: getattr(told, name) for name in told.__slots__},
         "in_force": IN_FORCE[0],
-        "on_trial": [_candidate(name, held) for name, held in sorted(trials.items())],
+        "on_trial": [_candidate(name, live.get(name), replays or {}) for name in sorted({*live, *(replays or {})})],
+        "replay_problem": problem,
         "proposals": _all(conn, proposal, proposal.c.state == "open", proposal.c.updated_at),
         "quarantine": _all(conn, quarantine, quarantine.c.until > now, quarantine.c.until),
         "bisections": _all(conn, bisection, bisection.c.id.is_not(None), bisection.c.created_at, without=("spec",)),
     }
 
 
-def _trials(shadow: dict[str, Any], broken: frozenset[TestId], trials: dict[str, list[Trial]]) -> None:
-    seconds = {TestId.parse(test): cost for test, cost in shadow["seconds"].items()}
-    orders = {name: [TestId.parse(test) for test in tests] for name, tests in shadow["orders"].items()}
-    in_force = orders.pop(IN_FORCE[0], [])
-    for name, order in orders.items():
-        trials[name].append(trial(order, in_force, seconds, broken))
-
-
-def _candidate(name: str, held: list[Trial]) -> dict[str, Any]:
-    told = score(held)
-    ready, why = may_take_over(told, None, None)
-    return {"name": name, **{part: getattr(told, part) for part in told.__slots__}, "ready": ready, "why": why}
+def _candidate(name: str, held: Score | Observed | None, replays: Mapping[str, ReplayReport]) -> dict[str, Any]:
+    """One subject: ``kind`` rule, ranker or model; ``live`` its counts (None: no run has had it on trial)."""
+    replay = replays.get(name)
+    kind, _, short = name.partition(":")
+    told = {"subject": name, "kind": kind, "name": short, "replay": replay.model_dump() if replay else None}
+    if held is None:
+        return {**told, "live": None, "ready": False, "why": "no run has had it on trial"}
+    answer = may_take_over(held, replay)
+    return {**told, "live": asdict(held), "ready": answer.ready, "why": answer.why}
 
 
 def _all(conn: Connection, table: Any, where: Any, newest: Any, without: tuple[str, ...] = ()) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
 
 from relay.errors import BadRequest, NotFound, RelayError
+from relay.services import trying
 from relay.store import views, views_pr, views_quality, views_run, views_test
 from relay.store.db import reading
 from relay.store.views_parts import FAILING
@@ -229,8 +230,9 @@ def test_page(request: Request, test: str) -> str:
 
 def quality_data(request: Request) -> Map:
     now = time.time()
+    replays, problem = trying.replays(request.app.state.settings)
     with reading(request.app.state.engine) as conn:
-        found = views_quality.quality(conn, now)
+        found = views_quality.quality(conn, now, replays, problem)
     return {"now": now, "sentence": recall_sentence(found["recall"]), **found}
 
 

@@ -38,6 +38,7 @@ IMPACT_CODES: dict[str, float] = {
     "op-title": 0.3,
     "area": 0.25,
     "smoke": 0.2,
+    "same-class": 0.15,
     "op-kernel-other-backend": 0.1,
     "unmapped-change": 0.1,
 }

@@ -28,11 +28,13 @@ from selector.discover.rules import (
     opinfo,
     past_failures,
     references,
+    siblings,
     text,
     torch_modules,
 )
 from selector.discover.sources import Sources
 from selector.discover.spread import Spreader
+from selector.discover.watch import Watch
 from selector.model import Change, Decision, Evidence, FileChange, NotExercised, OpDatabase, TestId, Tree
 
 MANY_MODULES = 100
@@ -64,7 +66,7 @@ class Discovery:
     ``inventory`` is head's, with the base's record of each changed test file that head cannot read: every impacted test
     is in it. ``not_exercised``: changed paths about which no run of the impacted tests can tell everything.
     ``native_files``: changed paths that take effect in a build only; ``native_impacted``: the tests that they reach,
-    those of the widening left out.
+    those of the widening left out. ``watch``: what rules on trial found besides.
     """
 
     inventory: Inventory
@@ -75,6 +77,7 @@ class Discovery:
     not_exercised: tuple[NotExercised, ...] = ()
     native_files: int = 0
     native_impacted: int = 0
+    watch: Watch | None = None
 
 
 def discover(
@@ -118,6 +121,7 @@ class _Run:
         ]
         self.inventory, self.unreadable = unreadable.find(base, change.files, inventory, cache)
         self.findings = Findings(self.inventory)
+        self.watch = Watch(self.findings)
         self.not_exercised: list[NotExercised] = []
         self.mattering = False
         self.analysed: list[tuple[FileChange, FileKind]] = []
@@ -132,10 +136,13 @@ class _Run:
             self.sort(file, python)
         self.python_files(python)
         if self.mattering:
-            text.text(self.change, self.findings, self.index)
-            past_failures.past_failures(self.change, self.hints.failures, self.findings)
-            for file, _ in self.analysed if self.hints.links is not None else ():
-                measured_links.measured(file, self.hints.links, self.findings)  # type: ignore[arg-type]
+            with self.watch.ask(text) as found:
+                text.text(self.change, found, self.index)
+            with self.watch.ask(past_failures) as found:
+                past_failures.past_failures(self.change, self.hints.failures, found)
+            with self.watch.ask(measured_links) as found:
+                for file, _ in self.analysed if self.hints.links is not None else ():
+                    measured_links.measured(file, self.hints.links, found)  # type: ignore[arg-type]
         conclusions.conclude(self.findings, self.analysed)
         widened = conclusions.widen(self.findings)
         conclusions.smoke_set(self.findings, self.change, self.hints.smoke)
@@ -145,7 +152,8 @@ class _Run:
         native = {file.path for file in self.change.files if is_native(file.path)}
         by_native = sum(1 for one in impacts if any(f.path in native and f.kind != "unmapped" for f in one.evidence))
         warnings = tuple(self.warnings)
-        return Discovery(self.inventory, impacts, decisions, warnings, widened, left, len(native), by_native)
+        counts = len(native), by_native
+        return Discovery(self.inventory, impacts, decisions, warnings, widened, left, *counts, self.watch)
 
     def sort(self, file: FileChange, python: list[PythonChange]) -> None:
         """Handles one changed path, or puts it aside to be compared with the other Python files."""
@@ -189,7 +197,9 @@ class _Run:
                 return
             self.mattering = True
             self.analysed.append((file, kind))
-            kernels.kernel(file, findings, self.index, self.registrations, other_backend=kind is FileKind.OTHER_KERNEL)
+            other = kind is FileKind.OTHER_KERNEL
+            with self.watch.ask(kernels) as found:
+                kernels.kernel(file, found, self.index, self.registrations, other_backend=other)
         elif kind in (FileKind.NATIVE_CODE, FileKind.CODEGEN, FileKind.KERNEL):
             if kind is not FileKind.CODEGEN and not code_differs(file.old, file.new):
                 findings.decide(file.path, "no-impact", "cosmetic", "only blank lines or comments differ")
@@ -197,13 +207,16 @@ class _Run:
             self.mattering = True
             self.analysed.append((file, kind))
             if kind is FileKind.CODEGEN:
-                codegen.codegen(file, findings, self.index)
+                with self.watch.ask(codegen) as found:
+                    codegen.codegen(file, found, self.index)
             else:
-                native_code.native_code(file, findings, self.index, self.head, self.sources, self.registrations)
+                with self.watch.ask(native_code) as found:
+                    native_code.native_code(file, found, self.index, self.head, self.sources, self.registrations)
         elif kind is FileKind.NATIVE_YAML:
             self.mattering = True
             self.analysed.append((file, kind))
-            native_yaml.native_yaml(file, findings, self.index)
+            with self.watch.ask(native_yaml) as found:
+                native_yaml.native_yaml(file, found, self.index)
         else:
             self.mattering = True
             self.unmapped(file, "unmapped-change", "no rule says which tests this file can reach")
@@ -272,24 +285,30 @@ class _Run:
         return EMPTY if source is None or content is None else record_of(source, content, self.cache)
 
     def python_files(self, python: list[PythonChange]) -> None:
-        findings = self.findings
         tests = [change for change in python if change.kind is FileKind.TEST]
         shared = [change for change in python if change.kind in (FileKind.TEST, FileKind.TESTLIB)]
         renamed = edited_tests.renamed_tests(tests)
-        for change in tests:
-            edited_tests.test_file(change, renamed, findings)
+        with self.watch.ask(edited_tests) as found:
+            for change in tests:
+                edited_tests.test_file(change, renamed, found)
+        with self.watch.ask(siblings) as found:
+            siblings.siblings(tests, found)
         batched = sum(len(change.changed) for change in shared) > MANY_SYMBOLS
-        helpers.helpers(shared, findings, Spreader(self.inventory), batched=batched)
+        with self.watch.ask(helpers) as found:
+            helpers.helpers(shared, found, Spreader(self.inventory), batched=batched)
         for change in python:
             self.analysed.append((change.file, change.kind))
             if change.kind is FileKind.TESTLIB:
-                opinfo.opinfo_entries(change, findings, self.index)
+                with self.watch.ask(opinfo) as found:
+                    opinfo.opinfo_entries(change, found, self.index)
             elif change.kind in (FileKind.REFERENCE, FileKind.DECOMPOSITION):
-                references.python_ops(change, findings, self.index)
+                with self.watch.ask(references) as found:
+                    references.python_ops(change, found, self.index)
             elif change.kind is FileKind.TORCH:
-                torch_modules.torch_module(change, findings, self.index, self.head, self.cache, self.sources)
-
-        areas.areas([change.path for change in python if change.kind is FileKind.TORCH], findings)
+                with self.watch.ask(torch_modules) as found:
+                    torch_modules.torch_module(change, found, self.index, self.head, self.cache, self.sources)
+        with self.watch.ask(areas) as found:
+            areas.areas([change.path for change in python if change.kind is FileKind.TORCH], found)
 
     def test_data(self, file: FileChange) -> None:
         """A file that tests read: those of the files that name it, else those beside it."""

@@ -41,10 +41,18 @@ class Budget:
     shard_seconds: float = 30.0
     workers: int = 1
 
+    @property
+    def capacity(self) -> float:
+        """Seconds of all workers together."""
+        return self.seconds * max(self.workers, 1)
+
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Measured cost from trusted runs: mean seconds per variant, by test and by file."""
+    """What trusted runs showed: mean seconds per variant, by test and by file; ``touched``: whether the test ran a
+    kernel on the device, of those whose kernels were counted; ``broke``: (times that it began to fail, runs)."""
 
     variant_seconds: Mapping[TestId, float] = field(default_factory=dict)
     file_variant_seconds: Mapping[str, float] = field(default_factory=dict)
+    touched: Mapping[TestId, bool] = field(default_factory=dict)
+    broke: Mapping[TestId, tuple[int, int]] = field(default_factory=dict)

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from selector.model import PlannedTest, ShardSpec, TestId
+from selector.plan.ranking import FILE_SECONDS
 
-FILE_SECONDS = 1.0
-"""Importing and collecting a file, once a shard."""
 MIN_SHARD_SECONDS = 5.0
 """Below that a shard's own cost outweighs what a second worker gains."""
 NEAR = 1.05

@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from selector.configs import Capability, ReuseConfigs, VariantRule
 from selector.model import Change, Decision, Evidence, LeftOut, Mode, PlannedTest, RunPlan, Stage, TestId
 from selector.plan.model import Budget, History, RelevantTest, WorkerOffer
-from selector.plan.packing import FILE_SECONDS, pack
+from selector.plan.packing import pack
+from selector.plan.ranking import IN_FORCE, Ranked, arrange, must_run_seconds, within
 from selector.plan.runtime import choose_runtime
 
 VARIANT_SECONDS = 0.05  # mean of op tests on the emulated device; only used where nothing was measured
 SLOW_FACTOR = 20.0
-EDITED_CODES = frozenset(("edited-test", "new-test"))
+MUST_RUN_CODES = frozenset(("edited-test", "new-test"))
+OVER_BUDGET = "plan-must-run-over-budget"
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     relevant: RelevantTest
     rule: VariantRule
-    seconds: float
+    ranked: Ranked
 
     @property
     def test(self) -> TestId:
         return self.relevant.test
 
     @property
-    def edited(self) -> bool:
-        return not EDITED_CODES.isdisjoint(self.relevant.codes)
+    def seconds(self) -> float:
+        return self.ranked.seconds
 
     @property
-    def value(self) -> float:
-        """1..2 for tests that the change edits or adds, below that how directly the change reaches them."""
-        return (1.0 if self.edited else 0.0) + min(max(self.relevant.weight, 0.0), 1.0)
+    def priority(self) -> float:
+        """The chance of a failure, 0..1; one more for what must run."""
+        return round(self.ranked.chance + self.ranked.must_run, 6)
 
 
 def plan(
@@ -47,26 +50,33 @@ def plan(
 ) -> tuple[RunPlan, tuple[Decision, ...]]:
     """A run plan for the relevant tests, and a decision for each of them and for the runtime.
 
-    Order: edited and new tests first, then by how directly the change reaches a test, the cheap ones first. What does
+    Order: the must-run tests (edited and new ones), then by expected value (:mod:`selector.plan.ranking`). What does
     not fit into ``budget.seconds`` of wall time on ``budget.workers`` is named in ``left_out`` and makes the plan
-    partial. Raises :class:`selector.errors.NoWorker` when no offer can run a test.
+    partial. Must-run tests are never left out: where they alone are over the budget, a decision about ``budget`` says
+    so. Raises :class:`selector.errors.NoWorker` when no offer can run a test.
     """
     runtime, not_exercised, decisions = choose_runtime(change, offers)
     found = list(decisions)
-    runnable: list[_Candidate] = []
+    ranked = {one.test: one for one in rank(relevant, configs, history)}
+    runnable: dict[TestId, _Candidate] = {}
     for item in relevant:
         rule = configs.rule(item.test)
-        if configs.runs(item.test):
-            runnable.append(_Candidate(item, rule, _seconds(item, history)))
+        if item.test in ranked:
+            runnable[item.test] = _Candidate(item, rule, ranked[item.test])
         else:
             found.append(_skipped(item.test, rule, configs.covers(item.test.file), capability))
-    runnable.sort(key=lambda c: (-c.value, c.seconds, c.test))
-    kept, left = _within(runnable, budget)
+    in_order = arrange(list(ranked.values()), IN_FORCE[1])
+    ordered = [runnable[one.test] for one in in_order]
+    fits = within(in_order, budget.capacity)
+    kept, left = ordered[:fits], ordered[fits:]
+    most = must_run_seconds(in_order)
+    if most > budget.capacity and in_order[0].must_run:
+        found.append(_over(most, budget, len(left)))
     planned = tuple(
         PlannedTest(
             c.test,
             c.rule.mode,
-            round(c.value, 4),
+            c.priority,
             round(c.seconds, 3),
             c.relevant.codes,
             c.rule.source,
@@ -84,19 +94,45 @@ def plan(
     return RunPlan(runtime, planned, shards, bool(left_out), left_out, not_exercised), tuple(found)
 
 
+def rank(relevant: Sequence[RelevantTest], configs: ReuseConfigs, history: History | None) -> list[Ranked]:
+    """What is known of each relevant test that the configs run, for rankers; in the order of ``relevant``."""
+    known = history or History()
+    runnable = [item for item in relevant if configs.runs(item.test)]
+    mates = Counter(item.test.file for item in runnable)
+    return [
+        Ranked(
+            item.test,
+            not MUST_RUN_CODES.isdisjoint(item.codes),
+            item.weight,
+            _seconds(item, known),
+            mates[item.test.file],
+            known.touched.get(item.test),
+            *known.broke.get(item.test, (0, 0)),
+        )
+        for item in runnable
+    ]
+
+
 def _workers(budget: Budget) -> str:
     count = max(budget.workers, 1)
     return f"{count} worker" + ("s" if count > 1 else "")
 
 
-def _seconds(item: RelevantTest, history: History | None) -> float:
-    each = None
-    if history is not None:
-        each = history.variant_seconds.get(item.test) or history.file_variant_seconds.get(item.test.file)
-        if each is not None and item.test in history.variant_seconds:
-            return max(item.est_variants, 1) * each
-    each = VARIANT_SECONDS if each is None else each
-    return max(item.est_variants, 1) * each * (SLOW_FACTOR if item.slow else 1.0)
+def _over(seconds: float, budget: Budget, left: int) -> Decision:
+    reason = (
+        f"the tests that the change edits or adds take about {seconds:.0f} s, which all run; the budget is "
+        f"{budget.seconds:g} s on {_workers(budget)}"
+    )
+    reason += f", and nothing else runs ({left} left out)" if left else ""
+    return Decision(Stage.PLAN, "budget", "over-budget", OVER_BUDGET, reason)
+
+
+def _seconds(item: RelevantTest, history: History) -> float:
+    count = max(item.est_variants, 1)
+    if item.test in history.variant_seconds:
+        return count * (history.variant_seconds[item.test] or VARIANT_SECONDS)
+    each = history.file_variant_seconds.get(item.test.file) or VARIANT_SECONDS
+    return count * each * (SLOW_FACTOR if item.slow else 1.0)
 
 
 def _skipped(test: TestId, rule: VariantRule, covered: bool, capability: Capability) -> Decision:
@@ -114,8 +150,8 @@ def _skipped(test: TestId, rule: VariantRule, covered: bool, capability: Capabil
 
 
 def _planned(c: _Candidate) -> Decision:
-    code = "plan-edited" if c.edited else "plan-reached"
-    what = "edited or added by the change" if c.edited else "reached by the change"
+    code = "plan-edited" if c.ranked.must_run else "plan-reached"
+    what = "edited or added by the change" if c.ranked.must_run else "reached by the change"
     mode = "" if c.rule.mode is Mode.MANDATORY_SUCCESS else f", expected {c.rule.mode.value}"
     why = f" ({c.rule.reason})" if mode and c.rule.reason else ""
     path, _, line = c.rule.source.rpartition(":")
@@ -124,22 +160,9 @@ def _planned(c: _Candidate) -> Decision:
     cost = Evidence("cost", f"about {c.relevant.est_variants} variants, {c.seconds:.2f} s")
     only = f", for {_named(c.relevant.ops)} only" if c.relevant.ops else ""
     reason = f"{what}, about {c.seconds:.1f} s{only}{mode}{why}"
-    return Decision(Stage.PLAN, str(c.test), "planned", code, reason, (config, cost))
+    value = Evidence("value", c.ranked.told())
+    return Decision(Stage.PLAN, str(c.test), "planned", code, reason, (config, cost, value))
 
 
 def _named(ops: tuple[str, ...]) -> str:
     return ", ".join(ops[:4]) + (f" and {len(ops) - 4} more ops" if len(ops) > 4 else "")
-
-
-def _within(ordered: Sequence[_Candidate], budget: Budget) -> tuple[list[_Candidate], list[_Candidate]]:
-    """The prefix that fits the budget, and the rest. The first test always runs: a plan of nothing says nothing."""
-    capacity = budget.seconds * max(budget.workers, 1)
-    used = 0.0
-    files: set[str] = set()
-    for index, c in enumerate(ordered):
-        cost = c.seconds + (0.0 if c.test.file in files else FILE_SECONDS)
-        if used + cost > capacity and index > 0:
-            return list(ordered[:index]), list(ordered[index:])
-        used += cost
-        files.add(c.test.file)
-    return list(ordered), []

@@ -1,58 +1,31 @@
-"""Rankers, rules and models on trial: what they would have run, beside what did run. Nobody acts on it before it wins.
+"""Rankers on trial: what they would have run, beside what did run. Nobody acts on it before it wins.
 
-A candidate gives an order of the tests that it would run within the same budget. Once the run has its verdict, both are
-held against the tests that the change broke: which ones it would not have run, and how long until the first failed.
+A candidate gives an order of the same tests within the same budget; the must-run tests come first in every order.
+Once the run has its verdict, both are held against the tests that the change broke: which ones it would not have run,
+and how long until the first failed. Rules and models on trial: :mod:`selector.plan.observed`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import comb
 
 from selector.model import TestId
+from selector.plan.ranking import IN_FORCE, Ranked, Ranker, arrange, by_weight, within
+
+ON_TRIAL: Mapping[str, Ranker] = {"weight": by_weight}
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """What a ranker sees of a test: ``value`` 0..2 (1 and more: the change edits it), ``seconds`` it costs, and how
-    often it failed in how many trusted runs."""
-
-    test: TestId
-    value: float
-    seconds: float
-    failures: int = 0
-    runs: int = 0
-
-
-def by_value(one: Ranked) -> tuple[float, float, TestId]:
-    """In force: edited tests, then how directly the change reaches a test, the cheap first."""
-    return (-one.value, one.seconds, one.test)
-
-
-def by_density(one: Ranked) -> tuple[float, float, TestId]:
-    """On trial: edited tests, then the chance of a failure for each second that finding it costs."""
-    chance = one.value * (one.failures + 1) / (one.runs + 2)
-    return (0.0 if one.value >= 1 else 1.0, -chance / max(one.seconds, 0.05), one.test)
-
-
-Ranker = Callable[[Ranked], tuple[float, float, TestId]]
-IN_FORCE: tuple[str, Ranker] = ("value", by_value)
-ON_TRIAL: Mapping[str, Ranker] = {"density": by_density}
-
-
-def orders(tests: Sequence[Ranked], capacity: float, rankers: Mapping[str, Ranker]) -> dict[str, tuple[TestId, ...]]:
-    """What each ranker would run within ``capacity`` seconds of all workers together, in its order."""
+def orders(
+    tests: Sequence[Ranked], capacity: float, rankers: Mapping[str, Ranker] | None = None
+) -> dict[str, tuple[TestId, ...]]:
+    """What each ranker (the one in force and those on trial) would run within ``capacity`` seconds of all workers
+    together, in its order."""
     found = {}
-    for name, ranker in rankers.items():
-        spent = 0.0
-        kept: list[TestId] = []
-        for one in sorted(tests, key=ranker):
-            if spent + one.seconds > capacity and kept:
-                break
-            spent += one.seconds
-            kept.append(one.test)
-        found[name] = tuple(kept)
+    for name, ranker in (rankers or {IN_FORCE[0]: IN_FORCE[1], **ON_TRIAL}).items():
+        ordered = arrange(tests, ranker)
+        found[name] = tuple(one.test for one in ordered[: within(ordered, capacity)])
     return found
 
 
@@ -109,16 +82,3 @@ def score(trials: Sequence[Trial]) -> Score:
     n = wins + losses
     p = sum(comb(n, k) for k in range(wins, n + 1)) / 2**n if n else 1.0
     return Score(len(trials), wins, losses, lost, p)
-
-
-def may_take_over(live: Score, replay_recall: float | None, replay_in_force: float | None) -> tuple[bool, str]:
-    """Whether a candidate may be put in force, and why (not). It must win in replay *and* live; a person does it."""
-    if replay_recall is None or replay_in_force is None:
-        return False, "it was not replayed"
-    if replay_recall < replay_in_force:
-        return False, f"in replay it finds {replay_recall:.1%}, what is in force finds {replay_in_force:.1%}"
-    if live.misses:
-        return False, f"live it would have lost {live.misses} failures"
-    if live.wins + live.losses < 20 or live.p > 0.05:
-        return False, f"live it won {live.wins} of {live.wins + live.losses} runs (p = {live.p:.3f})"
-    return True, f"won {live.wins} of {live.wins + live.losses} runs live, and replay"

@@ -4,30 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from selector.agents.port import TriageAgent
 from selector.configs import Capability
 from selector.discover import Impact, Inventory
 from selector.discover.opindex import OpIndex
-from selector.model import Decision, Evidence, OpDatabase, Stage, TestId
+from selector.model import Decision, Evidence, OnTrial, OpDatabase, Stage, TestId
 from selector.plan.model import RelevantTest
 from selector.triage.categories import topic_of
 from selector.triage.engagement import Uses
 from selector.triage.environment import NOTHING, UNKNOWN, Environment, Lifts
-from selector.triage.rules import RULES
+from selector.triage.rules import RULES, TRIALS
 from selector.triage.subject import Opinion, Ruling, Subject
 from selector.triage.variants import estimate
+from selector.trials import Differences
 
 STAGE_CODES = frozenset({"engaged-before", "idle-before", "no-rule"})
 
 
 @dataclass(frozen=True, slots=True)
 class Triage:
-    """``relevant`` in the order of the impacts; ``counts``: relevant, irrelevant, ask (before an agent answered)."""
+    """``relevant`` in the order of the impacts; ``counts``: relevant, irrelevant, ask (before an agent answered);
+    ``on_trial``: what rules and models on trial would have said otherwise."""
 
     relevant: tuple[RelevantTest, ...]
     decisions: tuple[Decision, ...]
     counts: dict[str, int]
+    on_trial: tuple[OnTrial, ...] = ()
 
 
 def triage(
@@ -42,6 +46,7 @@ def triage(
     environment: Environment = UNKNOWN,
     uses: Uses | None = None,
     idle_before: Collection[TestId] = frozenset(),
+    models: Sequence[TriageAgent] = (),
 ) -> Triage:
     """Sorts the impacted tests for one device.
 
@@ -49,9 +54,11 @@ def triage(
     ``idle_before``: tests that passed in trusted runs without a kernel, which answers where the rules are not sure.
     ``agent`` answers where neither is sure; whatever it does not drop with a reason stays. ``lifts``: the limits
     that a config lifts for a test; ``environment``: the machine that will run the tests; ``uses``: what tests
-    do with their device, read from their sources.
+    do with their device, read from their sources; ``models``: agents on trial, asked what ``agent`` is asked, without
+    effect.
     """
     engaged = engaged_before or {}
+    differences = Differences(Stage.TRIAGE)
     index = OpIndex(opdb)
     relevant: list[RelevantTest] = []
     decisions: list[Decision] = []
@@ -62,14 +69,14 @@ def triage(
             raise LookupError(f"{impact.test} is impacted but not in the inventory")
         lifted = lifts(impact.test) if lifts is not None else NOTHING
         subject = Subject(impact, *found, inventory, capability, index, lifted, environment, uses)
-        opinion = judge(subject)
-        if opinion.ruling is Ruling.ASK:
-            counts["ask"] += 1
-            idle = impact.test in idle_before
-            opinion = _idle(opinion) if idle else agent.answer(subject, opinion)
         kernels = engaged.get(impact.test, 0)
-        if kernels > 0 and opinion.ruling is Ruling.IRRELEVANT:
-            opinion = _engaged(opinion, kernels)
+        asked, first = _judge(subject)
+        opinion = first
+        if first.ruling is Ruling.ASK:
+            counts["ask"] += 1
+            opinion = _idle(first) if impact.test in idle_before else agent.answer(subject, first)
+        opinion = _settled(opinion, kernels)
+        _try(subject, asked, first, opinion, kernels, models, differences)
         counts[opinion.ruling.value] += 1
         decisions.append(_decision(subject, opinion))
         if opinion.ruling is not Ruling.IRRELEVANT:
@@ -78,16 +85,52 @@ def triage(
             variants, slow = estimate(subject, ops)
             weight = round(impact.weight * (0.5 + 0.5 * opinion.confidence), 4)
             relevant.append(RelevantTest(impact.test, impact.codes, weight, variants, slow, tuple(sorted(ops))))
-    return Triage(tuple(relevant), tuple(decisions), counts)
+    return Triage(tuple(relevant), tuple(decisions), counts, differences.opinions())
 
 
 def judge(subject: Subject) -> Opinion:
-    """The first rule that answers; where none does, the test is kept and an agent asked."""
-    for _, rule in RULES:
+    """The first rule in force that answers; where none does, the test is kept and an agent asked."""
+    return _judge(subject)[1]
+
+
+def _judge(subject: Subject) -> tuple[int, Opinion]:
+    """(how many rules said nothing, the answer)"""
+    for place, (_, rule) in enumerate(RULES):
         opinion = rule(subject)
         if opinion is not None:
-            return opinion
-    return Opinion(Ruling.ASK, None, "no-rule", "no rule says anything about it", (), 0.5)
+            return place, opinion
+    return len(RULES), Opinion(Ruling.ASK, None, "no-rule", "no rule says anything about it", (), 0.5)
+
+
+def _settled(opinion: Opinion, kernels: int) -> Opinion:
+    """Evidence beats everybody who drops."""
+    return _engaged(opinion, kernels) if kernels > 0 and opinion.ruling is Ruling.IRRELEVANT else opinion
+
+
+def _try(
+    subject: Subject,
+    asked: int,
+    first: Opinion,
+    opinion: Opinion,
+    kernels: int,
+    models: Sequence[TriageAgent],
+    differences: Differences,
+) -> None:
+    """Asks the rules on trial that stand before the one that answered (``first``, after ``asked`` others), and models
+    on trial what the agent was asked. Notes where the outcome would have been another than ``opinion``; what one of
+    them is not sure of either is kept."""
+    dropped = opinion.ruling is Ruling.IRRELEVANT
+    trials: list[tuple[str, Callable[[], Opinion | None]]] = [
+        (name, partial(rule, subject)) for name, rule, ahead in TRIALS if ahead <= asked
+    ]
+    if first.ruling is Ruling.ASK:
+        trials += [(f"model:{model.name}", partial(model.answer, subject, first)) for model in models]
+    for name, ask in trials:
+        with differences.watched(name):
+            said = ask()
+            answer = _settled(said, kernels) if said is not None else opinion
+            if (answer.ruling is Ruling.IRRELEVANT) is not dropped:
+                differences.otherwise(name, subject.id, _decision(subject, answer), add=dropped)
 
 
 def _engaged(opinion: Opinion, kernels: int) -> Opinion:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import time
@@ -13,13 +14,13 @@ from fastapi.testclient import TestClient
 from sqlalchemy import insert, select, update
 
 from relay.demo.upstream import build
-from relay.services import exploring, selecting
+from relay.services import exploring, selecting, trying
 from relay.settings import Settings
 from relay.store import workers
 from relay.store.db import reading
-from relay.store.schema import decision, dispatch, plan, quarantine, result, shard
+from relay.store.schema import decision, dispatch, plan, quarantine, result, shard, trial
 from relay.web.app import create_app
-from selector.model import TestId
+from selector.model import Cause, Conclusion, Outcome, TestId, VariantResult, Verdict
 
 CONFIGS = Path(__file__).resolve().parents[2] / "test_configs" / "spyre"
 HELLO = {"name": "w", "device": "spyre", "queue": "shards.spyre", "torch": "2.13.0", "info": {}}
@@ -77,9 +78,15 @@ def test_an_exploring_run_draws_tests_that_nothing_selected(engine, settings, up
 def test_rankers_on_trial_order_the_same_tests_and_change_nothing(engine, settings, upstream):
     _, row = selected(engine, settings.model_copy(update={"explore_share": 0.0}), upstream)
     orders = row.shadow["orders"]
-    assert set(orders) == {"value", "density"}
-    assert [t["test"] for t in row.tests] == orders["value"], "what is in force is what runs"
-    assert set(orders["density"]) == set(orders["value"])
+    assert set(orders) == {"expected-value", "weight"}
+    assert [t["test"] for t in row.tests] == orders["expected-value"], "what is in force is what runs"
+    assert set(orders["weight"]) == set(orders["expected-value"])
+    opinions = {one["subject"]: one for one in row.shadow["opinions"]}
+    assert set(opinions) == {"rule:siblings", "rule:compile_classes"}
+    beside = opinions["rule:siblings"]
+    assert beside["adds"]
+    assert not set(beside["adds"]) & {t["test"] for t in row.tests}
+    assert beside["reasons"][0]["code"] == "same-class"
 
 
 def test_only_trunk_teaches(engine, settings, upstream):
@@ -94,6 +101,8 @@ def test_only_trunk_teaches(engine, settings, upstream):
         learned = exploring.learn(conn, "spyre", time.time())
         assert learned.history.variant_seconds == {TestId.parse(test): 1.0}
         assert learned.kernels == {TestId.parse(test): 5}
+        assert learned.history.touched == {TestId.parse(test): True}
+        assert learned.history.broke == {TestId.parse(test): (0, 1)}
         conn.execute(update(dispatch).values(base_ref="gh/mallory/3/base"))
         assert exploring.learn(conn, "spyre", time.time()).history.variant_seconds == {}
 
@@ -111,9 +120,43 @@ def test_the_page_shows_the_recall_with_its_interval(engine, settings, upstream)
     with TestClient(create_app(settings)) as client:
         told = client.get("/quality.json").json()
         assert (told["recall"]["selected"], told["recall"]["drawn"], told["recall"]["estimate"]) == (1, 1, 0.5)
-        assert told["on_trial"][0]["why"] == "it was not replayed"
+        assert told["on_trial"] == []
         page = client.get("/quality")
     assert page.status_code == 200
     assert "Selection finds 50.0% of the tests that changes break (50.0% to 50.0%, at 95%)" in page.text
     assert "races" in page.text
     assert run
+
+
+def test_with_the_verdict_what_is_on_trial_is_held_against_what_ran(engine, settings, upstream, tmp_path):
+    """Exploration's live counts and a replay's report, from the run to the page."""
+    run, row = selected(engine, settings, upstream)
+    beside = next(one for one in row.shadow["opinions"] if one["subject"] == "rule:siblings")
+    drawn, added = set(row.exploration["tests"]), set(beside["adds"])
+    assert added <= drawn, "a small tree draws all of it"
+    first = min(added)
+    head = [VariantResult(TestId.parse(test), "v", Outcome.PASSED, kernels=1) for test in sorted(drawn)]
+    cause = Cause("k", TestId.parse(first), "regression", Outcome.FAILED, "", ("explore",), (), "")
+    verdict = Verdict(Conclusion.FAILURE, "verify-regression", "", {}, (cause,))
+    with engine.begin() as conn:
+        for _ in range(2):  # twice is once
+            trying.record(conn, run, head, verdict, time.time())
+        told = dict(conn.execute(select(trial.c.subject, trial.c.told).where(trial.c.dispatch_id == run)).all())
+    assert set(told) == {"ranker:weight", "rule:siblings", "rule:compile_classes"}
+    counts = told["rule:siblings"]
+    assert (counts["adds_seen"], counts["adds_broken"]) == (len(added), 1)
+    assert (counts["others_seen"], counts["others_broken"]) == (len(drawn - added), 0)
+    assert told["ranker:weight"]["missed"] == 0, "what was drawn was nobody's to order"
+    report = {"subject": "rule:siblings", "change_recall": 0.9, "baseline": 0.8, "n": 50, "seconds_share": 1.2}
+    (tmp_path / "replay.json").write_text(json.dumps([report]))
+    replayed = settings.model_copy(update={"replay_reports": tmp_path / "replay.json"})
+    with TestClient(create_app(replayed)) as client:
+        shown = {one["subject"]: one for one in client.get("/quality.json").json()["on_trial"]}
+        page = client.get("/quality").text
+    assert shown["rule:siblings"]["live"]["adds_broken"] == 1
+    assert shown["rule:siblings"]["why"].startswith(f"exploration drew {len(added)} of the tests that it adds: 1 broke")
+    assert shown["ranker:weight"]["why"] == "it was not replayed"
+    assert shown["rule:siblings"]["why"] in page
+    (tmp_path / "replay.json").write_text("{")
+    with TestClient(create_app(replayed)) as client:
+        assert "replay.json:1:2: no JSON" in client.get("/quality").text, "told, and the page is there"

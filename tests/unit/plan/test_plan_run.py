@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from selector.configs import ConfigSource, ReuseConfigs, load_capability, load_configs
 from selector.errors import NoWorker
@@ -106,20 +108,39 @@ def test_nobody_to_run_it_is_an_error_with_a_hint() -> None:
         plan([relevant("test_a")], change(), CAPABILITY, configs(), (), ROOMY)
 
 
-def test_order_is_edited_then_direct_then_cheap() -> None:
+def test_order_is_must_run_then_expected_value() -> None:
     tests = [
         relevant("test_far", weight=0.2),
-        relevant("test_dear", weight=0.9, n=50),
+        relevant("test_dear", weight=0.9, n=500),
         relevant("test_near", weight=0.9),
         relevant("test_mine", codes=("edited-test",), weight=1.0, n=500),
+        relevant("test_new", codes=("new-test",), weight=1.0),
     ]
     made, decisions = plan(tests, change(), CAPABILITY, configs(), BOTH, ROOMY)
-    assert [p.test.method for p in made.tests] == ["test_mine", "test_near", "test_dear", "test_far"]
+    order = ["test_new", "test_mine", "test_near", "test_far", "test_dear"]
+    assert [p.test.method for p in made.tests] == order, "a dear one waits for a cheap one that is less direct"
     codes = {d.subject.rpartition("::")[2]: d.code for d in decisions if d.verdict == "planned"}
     assert codes["test_mine"] == "plan-edited"
     assert codes["test_far"] == "plan-reached"
     again, _ = plan(tests[::-1], change(), CAPABILITY, configs(), BOTH, ROOMY)
     assert again == made
+
+
+def test_history_and_evidence_of_touch_decide_among_equals_and_are_told() -> None:
+    names = ("test_idle", "test_plain", "test_seen", "test_shaky")
+    tests = [relevant(name) for name in names]
+    ids = {one.test.method: one.test for one in tests}
+    history = History(
+        touched={ids["test_idle"]: False, ids["test_seen"]: True, ids["test_shaky"]: True},
+        broke={ids["test_shaky"]: (6, 40), ids["test_seen"]: (1, 40)},
+    )
+    made, decisions = plan(tests, change(), CAPABILITY, configs(), BOTH, ROOMY, history)
+    assert [p.test.method for p in made.tests] == ["test_shaky", "test_seen", "test_plain", "test_idle"]
+    chances = {p.test.method: p.priority for p in made.tests}
+    assert chances["test_shaky"] == pytest.approx(0.5 * 1.0 * 7 / 60, abs=1e-6)
+    assert chances["test_plain"] == pytest.approx(0.5 * 0.5 * 1 / 20, abs=1e-6)
+    (told,) = [d.evidence[-1].detail for d in decisions if d.subject.endswith("test_shaky")]
+    assert told == "chance 5.83% (weight 0.5, seen on the device, began to fail 6 times in 40 runs), 19.44% a second"
 
 
 ENTRIES = """      tests:
@@ -156,6 +177,46 @@ def test_too_much_for_the_budget_is_partial_and_named() -> None:
     assert {d.code for d in decisions if d.verdict == "left-out"} == {"plan-over-budget"}
     two, _ = plan(tests, change(), CAPABILITY, configs(), BOTH, Budget(12, 30, workers=2))
     assert len(two.tests) == 4
+
+
+def test_must_run_tests_are_never_cut_and_the_plan_says_when_they_are_too_much() -> None:
+    mine = [relevant(f"test_mine{i}", n=100, codes=("edited-test",)) for i in range(5)]  # 5 s each
+    others = [relevant(f"test_near{i}", weight=0.9) for i in range(3)]
+    made, decisions = plan([*others, *mine], change(), CAPABILITY, configs(), BOTH, Budget(12))
+    assert {p.test for p in made.tests} == {one.test for one in mine}
+    assert made.partial
+    assert {x.test for x in made.left_out} == {one.test for one in others}
+    (said,) = [d for d in decisions if d.code == "plan-must-run-over-budget"]
+    assert said.reason == (
+        "the tests that the change edits or adds take about 26 s, which all run; the budget is 12 s on 1 worker, "
+        "and nothing else runs (3 left out)"
+    )
+    alone, decisions = plan(mine, change(), CAPABILITY, configs(), BOTH, Budget(12))
+    assert (len(alone.tests), alone.partial) == (5, False), "nothing is left out"
+    assert [d.verdict for d in decisions if d.subject == "budget"] == ["over-budget"]
+    _, decisions = plan(mine, change(), CAPABILITY, configs(), BOTH, Budget(13, workers=2))
+    assert not [d for d in decisions if d.subject == "budget"], "two workers have 26 s"
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(1, 300), st.sampled_from("abc"), st.floats(0, 1)), max_size=12),
+    st.floats(0.1, 60),
+)
+def test_whatever_the_budget_must_run_comes_first_and_stays(
+    drawn: list[tuple[bool, int, str, float]], seconds: float
+) -> None:
+    tests = [
+        relevant(f"test_{i}", file=file, n=n, weight=weight, codes=("new-test" if must else "helper",))
+        for i, (must, n, file, weight) in enumerate(drawn)
+    ]
+    made, _ = plan(tests, change(), CAPABILITY, configs(), BOTH, Budget(seconds))
+    must = {one.test for one in tests if one.codes == ("new-test",)}
+    planned = [p.test for p in made.tests]
+    assert set(planned[: len(must)]) == must
+    assert {*planned, *(x.test for x in made.left_out)} == {one.test for one in tests}
+    others = [p for p in made.tests if p.test not in must]
+    spent = sum(p.est_seconds for p in made.tests) + len({p.test.file for p in made.tests})
+    assert not others or len(planned) == 1 or spent <= seconds + 1e-6
 
 
 def test_the_first_test_runs_even_when_it_is_over_the_budget() -> None:

@@ -515,6 +515,18 @@ def upgrade() -> None:
         batch_op.create_index("ix_quarantine_device", ["device", "until"], unique=False)
 
     op.create_table(
+        "trial",
+        sa.Column("dispatch_id", sa.String(length=32), nullable=False),
+        sa.Column("subject", sa.String(length=255), nullable=False),
+        sa.Column("told", sa.JSON(), nullable=False),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.ForeignKeyConstraint(["dispatch_id"], ["dispatch.id"], name=op.f("fk_trial_dispatch_id_dispatch")),
+        sa.PrimaryKeyConstraint("dispatch_id", "subject", name=op.f("pk_trial")),
+    )
+    with op.batch_alter_table("trial", schema=None) as batch_op:
+        batch_op.create_index("ix_trial_created", ["created_at"], unique=False)
+
+    op.create_table(
         "proposal",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("key", sa.String(length=64), nullable=False),
@@ -655,6 +667,7 @@ def downgrade() -> None:
         ("bisection", "ix_bisection_state"),
         ("proposal", "ix_proposal_state"),
         ("quarantine", "ix_quarantine_device"),
+        ("trial", "ix_trial_created"),
     ):
         with op.batch_alter_table(table, schema=None) as batch_op:
             batch_op.drop_index(index)
