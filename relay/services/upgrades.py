@@ -24,7 +24,7 @@ from relay.services.keeping import kept
 from relay.services.upgrading import Release, report
 from relay.services.upstream import mirror
 from relay.settings import Settings
-from relay.store import bisections, upgrades, workers
+from relay.store import bisections, upgrade_changes, upgrades, workers
 from relay.store.db import reading
 from relay.store.schema import shard, upgrade
 from selector.discover import DirectoryCache
@@ -45,7 +45,9 @@ CLOSED = ("completed", "failed", "superseded")
 SEARCHES = 4
 """commits that one night searches for"""
 SHOWN = 5_000
-"""tests whose standing is stored; the counts are of all"""
+"""tests that the outcome names; its counts are of all"""
+MESSAGE = 500
+"""characters of a failure's message that are stored"""
 
 
 def go_on(engine: Engine, settings: Settings, id: str, now: float) -> None:
@@ -113,13 +115,13 @@ def _compare(engine: Engine, settings: Settings, row: Row[Any], token: str, now:
             datetime.fromtimestamp(now, UTC).date(),
             DirectoryCache(settings.data_dir / "cache" / "inventory"),
         ).value
-    compared = {"old_sha": old_sha, "new_sha": new_sha, "counts": _counts(value), "report": upgrades.pack(value)}
+    compared = {"old_sha": old_sha, "new_sha": new_sha, "counts": _counts(value)}
     with engine.begin() as conn:
         runs = _request(conn, settings, row, value, device, (old_sha, new_sha), sides, now)
         going = any(runs[side] for side in ("old", "new"))
         values = {**compared, "old": row.old or old_sha, "runs": {**runs, "notes": notes}, "compared_at": time.time()}
         values |= {"state": "running", "due_at": now + LOOK_S if going else now, "attempts": 0, "tries": 0}
-        if not upgrades.move(conn, row.id, token, error=None, **values):
+        if not upgrades.keep(conn, row.id, token, value, error=None, **values):
             raise _Lost(row.id)
     log.info("upgrade compared", upgrade=row.id, old=old_sha, new=new_sha, **_counts(value)["totals"])
 
@@ -234,7 +236,7 @@ def _look(engine: Engine, settings: Settings, row: Row[Any], token: str, now: fl
     with reading(engine) as conn:
         states = upgrades.run_states(conn, list(ids.values()))
     if any(state not in CLOSED for state in states.values()):
-        _later(engine, row, token, now)
+        _later(engine, row, token, now, ids.get("new"))
         return
     with reading(engine) as conn:
         shown = {side: upgrades.results_of(conn, id) for side, id in ids.items()}
@@ -255,6 +257,9 @@ def _look(engine: Engine, settings: Settings, row: Row[Any], token: str, now: fl
         outcome = {"counts": numbers, "tests": told[:SHOWN]}
         if not upgrades.move(conn, row.id, token, outcome=outcome, summary=summary, **values):
             return
+        upgrade_changes.note_results(conn, row.id, ids.get("new"))
+        standings = {str(one.test): (one.standing, one.message[:MESSAGE]) for one in stood}
+        upgrade_changes.note_standings(conn, row.id, standings)
         if row.kind == "nightly":
             if entry is not None:
                 nights.tell(conn, settings, entry, row, numbers, good, now)
@@ -277,7 +282,7 @@ def _plain(one: Stood) -> dict[str, Any]:
         "test": str(one.test),
         "standing": one.standing,
         "variants": list(one.variants[:20]),
-        "message": one.message[:500],
+        "message": one.message[:MESSAGE],
     }
 
 
@@ -321,9 +326,10 @@ def _search(conn: Connection, row: Row[Any], stood: Sequence[Stood], now: float)
 # ------------------------------------------------------------------------------------------------------------ the claim
 
 
-def _later(engine: Engine, row: Row[Any], token: str, now: float) -> None:
+def _later(engine: Engine, row: Row[Any], token: str, now: float, run: str | None = None) -> None:
     with engine.begin() as conn:
-        upgrades.move(conn, row.id, token, due_at=now + LOOK_S, attempts=0)
+        if upgrades.move(conn, row.id, token, due_at=now + LOOK_S, attempts=0):
+            upgrade_changes.note_results(conn, row.id, run)
 
 
 def _failed(engine: Engine, row: Row[Any], token: str, error: str, now: float) -> None:

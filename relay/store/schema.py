@@ -11,7 +11,7 @@ from relay.store.tables.agents import agent_run
 from relay.store.tables.base import metadata
 from relay.store.tables.outside import audit, chore, circuit, hud_row, outbox, streak
 from relay.store.tables.pages import test_name, web_session
-from relay.store.tables.quality import bisection, level_proposal, proposal, quarantine, upgrade
+from relay.store.tables.quality import bisection, level_proposal, proposal, quarantine, upgrade, upgrade_change
 from relay.store.tables.trials import trial
 from relay.store.tables.upstream import (
     allowlist_version,
@@ -59,6 +59,7 @@ __all__ = [
     "trial",
     "test_name",
     "upgrade",
+    "upgrade_change",
     "upstream_commit",
     "web_session",
     "worker",

@@ -10,14 +10,17 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, or_, select, update
 
+from relay.store import upgrade_changes
 from relay.store.ids import new_id
 from relay.store.schema import dispatch, result, upgrade
 from relay.store.upsert import insert_once
 from selector.model import Mode, Outcome, Side, TestId, VariantResult
 
 OPEN = ("due", "running")
-LIST = [c for c in upgrade.c if c.name not in ("report", "outcome")]
-"""columns of a list: neither of the large ones"""
+LIST = [c for c in upgrade.c if c.name not in ("report", "head", "progress", "outcome")]
+"""columns of a list: none of the large ones"""
+PAGE = [c for c in upgrade.c if c.name != "report"]
+_NOT_HEAD = ("changes", "plan", "entries")
 
 
 def ask(
@@ -72,6 +75,16 @@ def move(conn: Connection, id: str, token: str, **values: Any) -> bool:
     return conn.execute(mine.values(**given)).rowcount == 1
 
 
+def keep(conn: Connection, id: str, token: str, value: dict[str, Any], **values: Any) -> bool:
+    """``move`` with the report of the comparison (``relay.upgrade_report.to_value``): whole, and as pages read it."""
+    head = {name: part for name, part in value.items() if name not in _NOT_HEAD}
+    head |= {name: len(value[name]) for name in ("changes", "entries")}
+    if not move(conn, id, token, report=pack(value), head=head, **values):
+        return False
+    upgrade_changes.add(conn, id, value["changes"])
+    return True
+
+
 def pack(value: dict[str, Any]) -> bytes:
     return zlib.compress(json.dumps(value, separators=(",", ":")).encode(), 6)
 
@@ -110,8 +123,8 @@ def before(conn: Connection, night: Row[Any]) -> Sequence[Row[Any]]:
 
 
 def of_pair(conn: Connection, old: str, new: str) -> Row[Any] | None:
-    """The newest upgrade between two names: as asked for, commits (also by their first letters, at least seven), or
-    nights."""
+    """The newest upgrade between two names, without its report: as asked for, commits (also by their first letters, at
+    least seven), or nights."""
 
     def side(word: str, name: Any, sha: Any, night: Any) -> Any:
         ways = [name == word]
@@ -122,7 +135,7 @@ def of_pair(conn: Connection, old: str, new: str) -> Row[Any] | None:
         return or_(*ways)
 
     return conn.execute(
-        select(upgrade)
+        select(*PAGE)
         .where(
             side(old, upgrade.c.old, upgrade.c.old_sha, None),
             side(new, upgrade.c.new, upgrade.c.new_sha, upgrade.c.night),
@@ -130,6 +143,11 @@ def of_pair(conn: Connection, old: str, new: str) -> Row[Any] | None:
         .order_by(upgrade.c.created_at.desc())
         .limit(1)
     ).one_or_none()
+
+
+def report(conn: Connection, id: str) -> dict[str, Any] | None:
+    """The whole report; None before the comparison."""
+    return unpack(conn.execute(select(upgrade.c.report).where(upgrade.c.id == id)).scalar_one())
 
 
 def run_states(conn: Connection, ids: Sequence[str]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -12,6 +13,7 @@ from fastapi.responses import HTMLResponse, PlainTextResponse
 from relay.errors import BadRequest
 from relay.store import views_upgrade
 from relay.store.db import reading
+from relay.store.upgrade_changes import Wanted
 from relay.upgrade_report import markdown
 from relay.web.pages import PageRoute
 from relay.web.pages_render import render
@@ -33,10 +35,12 @@ class Filter:
             raise BadRequest(f"kind: {kind!r} is none", f"one of {', '.join(KINDS)}")
         if only and only not in ONLY:
             raise BadRequest(f"only: {only!r} is none", f"one of {', '.join(ONLY)}")
-        self.values: Map = {"kind": kind or None, "find": find[:200], "only": only or None, "page": page}
+        self.wanted = Wanted(kind or None, find[:200], only or None)
+        self.page = page
 
     def given(self) -> Map:
-        return {k: v for k, v in self.values.items() if v and (k, v) != ("page", 1)}
+        found = {**asdict(self.wanted), "page": self.page}
+        return {k: v for k, v in found.items() if v and (k, v) != ("page", 1)}
 
 
 def list_data(request: Request) -> Map:
@@ -61,7 +65,7 @@ def list_page(request: Request) -> str:
 
 def pair_data(request: Request, pair: str, query: Filter) -> Map:
     with reading(request.app.state.engine) as conn:
-        return views_upgrade.pair(conn, pair, **query.values)
+        return views_upgrade.pair(conn, pair, query.wanted, query.page)
 
 
 @router.get("/upgrade/{pair:path}.json")

@@ -128,18 +128,22 @@ def xpu_pair(repository: Path, tmp: Path) -> dict[str, Any]:
 
 
 def copies(old: Path, new: Path) -> dict[str, Any]:
-    """Of the files that both branches have and that write tests of their own: how many of those tests differ."""
+    """Of the files that both branches have and that write tests of their own: how many of those tests differ.
+    ``made``: files that write none, and make theirs of another file's, with how many."""
     from selector.discover import take
     from selector.discover.fingerprints import Prints
     from selector.trees import DirTree
 
     inventories = [take(DirTree(side, only=lambda p: p.endswith(".py"))) for side in (old, new)]
     prints = [Prints(inventory) for inventory in inventories]
-    files, both, own, deep, changed = set(), 0, 0, 0, 0
+    files, made, both, own, deep, changed = set(), {}, 0, 0, 0, 0
     for path in sorted(inventories[0].ids.keys() & inventories[1].ids.keys()):
         if not path.startswith("test/"):
             continue
-        sides = [{t for t, known in inv.known(path).items() if known.how == "written"} for inv in inventories]
+        known = [inv.known(path) for inv in inventories]
+        sides = [{t for t, one in tests.items() if one.how == "written"} for tests in known]
+        if not any(sides) and all(known):
+            made[path] = len(known[0].keys() & known[1].keys())
         for test in sides[0] & sides[1]:
             was, now = (p.of(test) for p in prints)
             files.add(path)
@@ -147,7 +151,8 @@ def copies(old: Path, new: Path) -> dict[str, Any]:
             own += (was.body, was.decorators) != (now.body, now.decorators)
             deep += was.deep != now.deep
             changed += inventories[0].ids[path] != inventories[1].ids[path]
-    return {"files": len(files), "tests": both, "own_ast": own, "with_helpers": deep, "in_changed_files": changed}
+    counts = {"files": len(files), "tests": both, "own_ast": own, "with_helpers": deep, "in_changed_files": changed}
+    return {**counts, "made": made}
 
 
 def many_pair(tests: int, tmp: Path) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, Boolean, Column, Float, Index, Integer, LargeBinary, String, Table, Text
+from sqlalchemy import JSON, Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, String, Table, Text
 
 from relay.store.tables.base import metadata
 
@@ -81,6 +81,8 @@ upgrade = Table(
     Column("tries", Integer, nullable=False, default=0),
     Column("counts", JSON),  # of the report, for lists
     Column("report", LargeBinary),  # zlib JSON (relay.upgrade_report.to_value)
+    Column("head", JSON),  # the report without its changes, plan and entries: what its page says above the table
+    Column("progress", JSON),  # {"evaluated": relevant tests that have a result, "burn_down": [{"at", "left"}]}
     Column("runs", JSON),  # {"old", "new": {run, torch, tests} or None, "notes": [...]}
     Column("outcome", JSON),  # {"counts": {standing: tests}, "tests": [...]}
     Column("good", Boolean),  # no test that passed on the old side fails on the new one; None: not known
@@ -92,6 +94,23 @@ upgrade = Table(
     Column("closed_at", Float),
     Index("ix_upgrade_due", "due_at"),
     Index("ix_upgrade_night", "device", "ref", "night"),
+)
+
+upgrade_change = Table(  # the report's changes, a row each, so that a page asks for one screen of them
+    "upgrade_change",
+    metadata,
+    Column("upgrade_id", String(32), ForeignKey("upgrade.id"), primary_key=True),
+    Column("place", Integer, primary_key=True, autoincrement=False),  # in the report
+    Column("test", Text, nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("content", String(16), nullable=False),
+    Column("evaluate", Boolean, nullable=False),
+    Column("relevant", Boolean, nullable=False),
+    Column("more", JSON, nullable=False),  # what else the report says of it
+    Column("done_at", Float),  # first result on the new side
+    Column("standing", String(16)),  # once both sides have run
+    Column("message", Text),
+    Index("ix_upgrade_change_test", "upgrade_id", "test"),
 )
 
 level_proposal = Table(

@@ -99,6 +99,8 @@ def upgrade() -> None:
         sa.Column("tries", sa.Integer(), nullable=False),
         sa.Column("counts", sa.JSON(), nullable=True),
         sa.Column("report", sa.LargeBinary(), nullable=True),
+        sa.Column("head", sa.JSON(), nullable=True),
+        sa.Column("progress", sa.JSON(), nullable=True),
         sa.Column("runs", sa.JSON(), nullable=True),
         sa.Column("outcome", sa.JSON(), nullable=True),
         sa.Column("good", sa.Boolean(), nullable=True),
@@ -114,6 +116,25 @@ def upgrade() -> None:
     with op.batch_alter_table("upgrade", schema=None) as batch_op:
         batch_op.create_index("ix_upgrade_due", ["due_at"], unique=False)
         batch_op.create_index("ix_upgrade_night", ["device", "ref", "night"], unique=False)
+
+    op.create_table(
+        "upgrade_change",
+        sa.Column("upgrade_id", sa.String(length=32), nullable=False),
+        sa.Column("place", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("test", sa.Text(), nullable=False),
+        sa.Column("kind", sa.String(length=16), nullable=False),
+        sa.Column("content", sa.String(length=16), nullable=False),
+        sa.Column("evaluate", sa.Boolean(), nullable=False),
+        sa.Column("relevant", sa.Boolean(), nullable=False),
+        sa.Column("more", sa.JSON(), nullable=False),
+        sa.Column("done_at", sa.Float(), nullable=True),
+        sa.Column("standing", sa.String(length=16), nullable=True),
+        sa.Column("message", sa.Text(), nullable=True),
+        sa.ForeignKeyConstraint(["upgrade_id"], ["upgrade.id"], name=op.f("fk_upgrade_change_upgrade_id_upgrade")),
+        sa.PrimaryKeyConstraint("upgrade_id", "place", name=op.f("pk_upgrade_change")),
+    )
+    with op.batch_alter_table("upgrade_change", schema=None) as batch_op:
+        batch_op.create_index("ix_upgrade_change_test", ["upgrade_id", "test"], unique=False)
 
     op.create_table(
         "seen_token",
@@ -732,6 +753,10 @@ def downgrade() -> None:
     op.drop_table("dispatch")
     op.drop_table("worker")
     op.drop_table("seen_token")
+    with op.batch_alter_table("upgrade_change", schema=None) as batch_op:
+        batch_op.drop_index("ix_upgrade_change_test")
+
+    op.drop_table("upgrade_change")
     with op.batch_alter_table("upgrade", schema=None) as batch_op:
         batch_op.drop_index("ix_upgrade_night")
         batch_op.drop_index("ix_upgrade_due")
