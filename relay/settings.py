@@ -10,8 +10,9 @@ import os
 import tomllib
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator
+from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from relay.domain.access import ONCALLS, Policy
@@ -35,6 +36,8 @@ class Issuer(BaseModel):
 
 GITHUB_ISSUER = "https://token.actions.githubusercontent.com"
 BUILDKITE_ISSUER = "https://agent.buildkite.com"
+GITHUB_PAGES = "https://github.com"
+ENTERPRISE_API = "/api/v3"
 
 
 class Settings(BaseSettings):
@@ -48,9 +51,7 @@ class Settings(BaseSettings):
     public_url: str = Field("", description="URL people and workers reach the web process at; empty: http://host:port.")
 
     upstream_repo: str = Field("pytorch/pytorch", description="owner/name of the repository whose events are taken.")
-    upstream_url: str = Field(
-        "", description="Git URL or folder of upstream; empty: https://github.com/<upstream_repo>."
-    )
+    upstream_url: str = Field("", description="Git URL or folder of upstream; empty: <github_url>/<upstream_repo>.")
     upstream_partial: bool | None = Field(
         None,
         description="Mirror upstream without its whole history and file contents; unset: for https and ssh only.",
@@ -123,7 +124,7 @@ class Settings(BaseSettings):
     nightly_look_s: float = Field(600.0, gt=0, description="Seconds between two looks at that branch.")
 
     github_url: str = Field(
-        "https://github.com", description="GitHub's address for browsers, where people sign in too."
+        "", description="GitHub's address for browsers, where people sign in too; empty: the one of github_api_url."
     )
     oauth_client_id: str = Field("", description="Client id of the GitHub App, by which people sign in; empty: nobody.")
     oauth_client_secret: SecretStr = Field(SecretStr(""), description="Its client secret; it signs the sessions too.")
@@ -191,6 +192,11 @@ class Settings(BaseSettings):
             return [item.strip() if isinstance(item, str) else item for item in value]
         return value
 
+    @model_validator(mode="after")
+    def _pages(self) -> Settings:
+        self.github_url = (self.github_url or pages_of(self.github_api_url) or GITHUB_PAGES).rstrip("/")
+        return self
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -225,6 +231,18 @@ class Settings(BaseSettings):
     def lease_s(self) -> float:
         """Seconds after the last heartbeat at which a lease is lost: three beats, and a little for a slow network."""
         return self.heartbeat_s * 3 + 0.5
+
+
+def pages_of(api_url: str) -> str:
+    """Where the pages are of the GitHub whose REST API this is: of an Enterprise Server on the same host, else beside
+    ``api.``; "" where nobody knows."""
+    api = urlsplit(api_url)
+    host = api.netloc.casefold()
+    if api.path.rstrip("/") == ENTERPRISE_API:
+        return f"{api.scheme}://{host}"
+    if host == "api.github.com" or (host.startswith("api.") and host.endswith(".ghe.com")):
+        return f"{api.scheme}://{host.removeprefix('api.')}"
+    return ""
 
 
 def load(path: str | os.PathLike[str] | None = None) -> Settings:

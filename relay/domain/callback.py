@@ -280,7 +280,7 @@ def run_url(callback: Callback, repository: str, provider: Provider, claims: Map
     run_id = callback.workflow.run_id
     if provider.name != "github" or not (run_id.isascii() and run_id.isdigit()):
         return None
-    return f"https://github.com/{repository}/actions/runs/{run_id}"
+    return f"{own}actions/runs/{run_id}" if own else None
 
 
 def _below(url: str, own: str) -> bool:

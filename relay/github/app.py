@@ -22,6 +22,10 @@ from relay.github.http import Answer, exchange, make_http
 
 RENEW_S = 300.0
 """A token is renewed this long before it expires."""
+APP_TOKEN_S = 480
+"""How long a token of the App itself is good for; GitHub takes ten minutes at most."""
+APP_RENEW_S = 60.0
+ALGORITHM = "RS256"
 LIST_EVERY_S = 30.0
 """An owner who is on no list is not looked for more often."""
 PAGE = 100
@@ -56,7 +60,10 @@ class App:
     ) -> None:
         self.api_url = api_url.rstrip("/")
         self.app_id = app_id
-        self._private_key = private_key
+        self._pem = private_key
+        self._private_key: Any = None
+        self._app_token: _Token | None = None
+        self._signing = threading.Lock()
         self._http = http or make_http(api_url)
         self._clock = clock
         self._guard = threading.Lock()
@@ -75,11 +82,22 @@ class App:
 
     def app_token(self) -> str:
         """A token of the App itself, good for some minutes. Raises NotSent when it cannot be signed."""
-        now = self._clock()
+        with self._signing:
+            now = self._clock()
+            token = self._app_token
+            # a clock that was set back must not keep one that GitHub takes to be of the future
+            if token is None or not token.expires_at - APP_TOKEN_S <= now < token.expires_at - APP_RENEW_S:
+                self._app_token = token = self._sign(now)
+            return token.text
+
+    def _sign(self, now: float) -> _Token:
         try:
-            # a minute back, for clocks that differ; GitHub takes ten minutes at most
-            claims = {"iat": int(now) - 60, "exp": int(now) + 480, "iss": self.app_id}
-            return jwt.encode(claims, self._private_key, algorithm="RS256")
+            # reading the key checks it, which takes 90 ms: a hundred cold tokens would wait for each other
+            if self._private_key is None:
+                self._private_key = jwt.get_algorithm_by_name(ALGORITHM).prepare_key(self._pem)
+            # a minute back, for clocks that differ
+            claims = {"iat": int(now) - 60, "exp": int(now) + APP_TOKEN_S, "iss": self.app_id}
+            return _Token(jwt.encode(claims, self._private_key, algorithm=ALGORITHM), now + APP_TOKEN_S)
         except (jwt.PyJWTError, ValueError, TypeError) as exc:
             detail = f"github_private_key: cannot sign as App {self.app_id or '(github_app_id is not set)'}: {exc}"
             raise NotSent(Reply(401, reached=False, detail=detail, auth=True)) from exc

@@ -24,7 +24,7 @@ MAX_FILE = 1024 * 1024
 PUBLIC_S = 600.0
 """Where the App may not read, it is not asked for a token again for so long."""
 PAGE = 100
-_BLOB = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+)/blob/([^/?#]+)/([^?#]+)")
+_BLOB = re.compile(r"/([\w.-]+/[\w.-]+)/blob/([^/?#]+)/([^?#]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,10 @@ class HookPage:
     cursor: str | None
 
 
-def place_of(url: str) -> Place | None:
-    """The file behind a page ``https://github.com/owner/repo/blob/ref/path``; None for anything else."""
-    found = _BLOB.fullmatch(url)
+def place_of(url: str, pages: str) -> Place | None:
+    """The file behind a page ``owner/repo/blob/ref/path`` of the GitHub whose pages are at ``pages``
+    (``https://github.com``); None for anything else."""
+    found = _BLOB.fullmatch(url.removeprefix(pages)) if url.startswith(pages) else None
     return Place(found[1], found[2], found[3]) if found else None
 
 

@@ -55,9 +55,9 @@ class Document(Generic[T]):
     def place(self, settings: Settings) -> Place | None:
         """Where it is on GitHub; None: it is a local file. SettingsError for a URL that is no file on GitHub."""
         source = self.source(settings)
-        place = place_of(source)
+        place = place_of(source, settings.github_url)
         if place is None and source.startswith(("https:", "http:")):
-            hint = "write https://github.com/<owner>/<repo>/blob/<branch>/<path>"
+            hint = f"write {settings.github_url}/<owner>/<repo>/blob/<branch>/<path>"
             raise SettingsError(f"{self.kind}: {source} is not the page of a file on GitHub", hint)
         return place
 
@@ -125,7 +125,7 @@ class Document(Generic[T]):
 
     def touched_by(self, settings: Settings, push: Any) -> bool:
         """Whether a push (a webhook's body) may have changed the file on GitHub: then it is worth a look at once."""
-        place = place_of(self.source(settings))
+        place = place_of(self.source(settings), settings.github_url)
         repo = push.get("repository") if isinstance(push, dict) else None
         if place is None or not isinstance(repo, dict):
             return False

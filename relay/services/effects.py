@@ -37,6 +37,8 @@ class Clients:
     """effects a minute on one installation of the App"""
     url: str = ""
     """where our own pages are"""
+    pages: str = "https://github.com"
+    """where GitHub's are"""
 
     def close(self) -> None:
         self.github.close()
@@ -51,6 +53,7 @@ def make_clients(settings: Settings) -> Clients:
         Hud(settings.hud_url, settings.hud_bot_key.get_secret_value()),
         settings.github_budget,
         settings.url,
+        settings.github_url,
     )
 
 
@@ -104,9 +107,14 @@ class _Dispatch:
         self.url = look.clients.url
         self.run = dispatches.get(look.conn, row.dispatch_id)
         self.arrived = jobs.any_of(look.conn, row.dispatch_id)
-        self.body = look.body(self.run.delivery_id) if self.run is not None else None
+        self.body = self._event(look)
         self.pin: dict[str, Any] | None = self.run.pin if self.run is not None else None
         self.names = look.names(row.target) if self._text() else set()
+
+    def _event(self, look: Look) -> Any:
+        """What is told: of a dispatch that repeats one, that one's event."""
+        first = dispatches.get(look.conn, self.run.rerun_of) if self.run and self.run.rerun_of else self.run
+        return look.body(first.delivery_id) if first is not None else None
 
     def _text(self) -> str:
         """The pull request's text, where it may name another pull request to test with."""

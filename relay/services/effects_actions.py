@@ -11,8 +11,9 @@ from relay.domain.effects import iso
 from relay.domain.oncall import marker
 from relay.domain.retry import Reply
 from relay.github.client import ACTIONS, COMMENTS, Answer, NotSent
+from relay.services import rerun_notes
 from relay.services.effects import MAKERS, Effect, Look, Unwanted
-from relay.store import streaks
+from relay.store import reruns, streaks
 
 ALREADY = "already"
 
@@ -120,6 +121,12 @@ class Rerun(_OnRun):
         if answer.reply.status == 403 and ALREADY in answer.reply.detail.casefold():
             return Answer(Reply(201, detail="the run is running already"))
         return answer
+
+    def lost(self, conn: Connection, error: str, now: float) -> None:
+        """Who asked is waiting: the check says that nothing comes."""
+        asked = self.row.key.partition(":")[2]
+        reruns.settle(conn, asked, error)
+        rerun_notes.refused(conn, asked, error, now)
 
 
 EFFECTS = {**MAKERS, "comment": Comment, "cancel": Cancel, "rerun": Rerun}

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sqlalchemy import Engine
 
-from relay.domain.providers import BUILT_IN, Provider, Providers, parse
+from relay.domain.providers import BUILT_IN, GITHUB, Provider, Providers, parse
 from relay.errors import ProvidersError, SettingsError
 from relay.services.documents import Document
 from relay.settings import Issuer, Settings
@@ -29,16 +29,18 @@ def issuers(settings: Settings, table: Providers) -> dict[str, Provider]:
         if row.issuer and (known is None or row.issuer != known.issuer or row.pipelines):
             found[row.issuer] = row
     for issuer in settings.oidc_issuers:
-        found[issuer.issuer] = _row(issuer, table)
+        found[issuer.issuer] = _row(issuer, settings, table)
     return found
 
 
-def _row(issuer: Issuer, table: Providers) -> Provider:
+def _row(issuer: Issuer, settings: Settings, table: Providers) -> Provider:
     row = table.get(issuer.provider)
     if row is None:
         known = ", ".join(sorted(table.rows))
         raise SettingsError(f"oidc_issuers: {issuer.issuer}: no provider {issuer.provider!r}", f"known: {known}")
     changes: dict[str, str] = {}
+    if row.page == GITHUB.page:
+        changes["page"] = f"{settings.github_url}/{{repository}}/"
     if issuer.jwks_url:
         changes["keys"] = issuer.jwks_url
     if issuer.repository_claim:

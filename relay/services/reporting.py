@@ -19,9 +19,6 @@ from relay.settings import Settings
 from relay.store import jobs, outbox
 from selector.verify.serialise import from_map
 
-RUNS_ELSEWHERE = "https://github.com/"
-"""Only a workflow run of GitHub's can be cancelled or run again by the App."""
-
 
 def request_dispatches(
     conn: Connection, settings: Settings, dispatches: Mapping[str, str], now: float, *, at: float | None = None
@@ -85,7 +82,7 @@ def _follow(conn: Connection, settings: Settings, dispatch: Row[Any], job: Row[A
     """What a report of a downstream's own CI means beside the job itself."""
     if dispatch.state == "superseded":
         if job.status != "completed":
-            cancel_run(conn, dispatch, job, now)
+            cancel_run(conn, settings, dispatch, job, now)
         return
     if not job.presumed:
         responding.settle(conn, settings.url, dispatch, "passed", f"{inert(dispatch.downstream)} has reported.", now)
@@ -106,12 +103,12 @@ def superseded(conn: Connection, settings: Settings, dispatch: Row[Any], reason:
         if view.status != "completed":
             job = jobs.get(conn, view.id)
             assert job is not None
-            cancel_run(conn, dispatch, job, now)
+            cancel_run(conn, settings, dispatch, job, now)
 
 
-def cancel_run(conn: Connection, dispatch: Row[Any], job: Row[Any], now: float) -> None:
+def cancel_run(conn: Connection, settings: Settings, dispatch: Row[Any], job: Row[Any], now: float) -> None:
     """Asks for the end of a workflow run; once a run."""
-    if not runs_on_github(job):
+    if not runs_on_github(settings, job):
         return
     outbox.enqueue(
         conn,
@@ -125,8 +122,10 @@ def cancel_run(conn: Connection, dispatch: Row[Any], job: Row[Any], now: float) 
     )
 
 
-def runs_on_github(job: Row[Any]) -> bool:
-    return bool(job.run_id.isascii() and job.run_id.isdigit() and (job.url or "").startswith(RUNS_ELSEWHERE))
+def runs_on_github(settings: Settings, job: Row[Any]) -> bool:
+    """Whether it is a workflow run of the GitHub that the relay talks to: only there can the App do anything."""
+    here = f"{settings.github_url}/".casefold()
+    return bool(job.run_id.isascii() and job.run_id.isdigit() and (job.url or "").casefold().startswith(here))
 
 
 def report_check(conn: Connection, settings: Settings, dispatch: Row[Any], job: Row[Any], now: float) -> None:

@@ -1,18 +1,20 @@
 """Runs results again that somebody asked for at one of our check runs: a downstream's own CI by its workflow run, our
-workers by the very plan that was run before."""
+workers by the very plan that was run before. At the check that waits for a first report the downstream is told again.
+What is not done is said at the check."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import structlog
-from sqlalchemy import Connection, Engine, Row, select, update
+from sqlalchemy import Connection, Engine, Row, exists, func, select, update
 
-from relay.services import reporting, run_job
+from relay.services import reporting, rerun_notes, run_job
 from relay.settings import Settings
-from relay.store import dispatches, outbox, plans, shards
+from relay.store import deliveries, dispatches, outbox, plans, reruns, shards
 from relay.store.db import reading
 from relay.store.schema import dispatch, job, rerun
+from relay.store.schema import outbox as table
 from relay.store.views_parts import CLOSED
 from selector.model import Side
 
@@ -38,11 +40,12 @@ def step(engine: Engine, settings: Settings, now: float) -> dict[str, Any]:
             if row.state != "waiting":
                 continue
             problem = _run_again(conn, settings, row, now)
-            state = "asked" if problem is None else "refused"
-            conn.execute(update(rerun).where(rerun.c.id == one).values(state=state, due_at=None))
+            reruns.settle(conn, one, problem)
+            if problem is not None:
+                rerun_notes.refused(conn, one, problem, now)
         asked += problem is None
         refused += problem is not None
-        log.info("rerun", id=one, dispatch=row.dispatch_id, by=row.requested_by, state=state, reason=problem)
+        log.info("rerun", id=one, dispatch=row.dispatch_id, scope=row.scope, by=row.requested_by, refused=problem)
     return {"asked": asked, "refused": refused}
 
 
@@ -51,15 +54,19 @@ def _run_again(conn: Connection, settings: Settings, row: Row[Any], now: float) 
     run = dispatches.get_made(conn, row.dispatch_id)
     if _has_successor(conn, run):
         return "a newer run of the same commit is there"
+    if run.state == "superseded":
+        return f"nobody waits for it any more: {run.summary}"
+    if row.scope == "dispatch":
+        return _tell_again(conn, settings, run, row.delivery_id, now)
     if run.executor == "workers":
         return _on_workers(conn, settings, run, row.delivery_id, now)
-    return _on_github(conn, run, row, now)
+    return _on_github(conn, settings, run, row, now)
 
 
-def _on_github(conn: Connection, run: Row[Any], row: Row[Any], now: float) -> str | None:
+def _on_github(conn: Connection, settings: Settings, run: Row[Any], row: Row[Any], now: float) -> str | None:
     newest = select(job).where(job.c.dispatch_id == run.id, job.c.run_id == row.run_id)
     known = conn.execute(newest.order_by(job.c.attempt.desc()).limit(1)).one_or_none()
-    if known is None or not reporting.runs_on_github(known):
+    if known is None or not reporting.runs_on_github(settings, known):
         return "the run is of a CI that this relay cannot start"
     outbox.enqueue(
         conn,
@@ -74,6 +81,34 @@ def _on_github(conn: Connection, run: Row[Any], row: Row[Any], now: float) -> st
     return None
 
 
+def _tell_again(conn: Connection, settings: Settings, run: Row[Any], delivery_id: str, now: float) -> str | None:
+    """The same event to the downstream once more, as a dispatch of its own: what reports on it is told apart from what
+    still comes of the first."""
+    if run.state not in CLOSED:
+        return _OPEN[run.state]
+    if _has_newer_commit(conn, run):
+        return "the pull request has moved on, and the downstream would end its run of the newer commit"
+    first = run.rerun_of or run.id
+    told = dispatches.get(conn, first)
+    if told is None or not deliveries.has_body(conn, told.delivery_id):
+        return f"the event is older than {settings.keep_bodies_days:g} days and no longer stored"
+    fresh = _add(conn, run, delivery_id, now, state="sending", rerun_of=first)
+    if fresh is None:
+        return "asked for already"
+    stale = table.c.key == f"dispatch:{run.id}"
+    unsent = update(table).where(stale, table.c.state.in_(("due", "parked")))
+    conn.execute(unsent.values(state="dropped", due_at=None, last_error=f"told again as {fresh}"))
+    reporting.request_dispatches(conn, settings, {fresh: run.downstream}, now)
+    return None
+
+
+_OPEN = {
+    "sending": "the downstream is still to be told",
+    "sent": "the downstream was told and may still report",
+    "running": "what it runs is not over",
+}
+
+
 def _on_workers(conn: Connection, settings: Settings, run: Row[Any], delivery_id: str, now: float) -> str | None:
     """The same plan once more: the same tests with the same sheet, configs and runtime, whatever they are by now. A run
     that came to no plan begins with selecting."""
@@ -81,21 +116,8 @@ def _on_workers(conn: Connection, settings: Settings, run: Row[Any], delivery_id
         return f"the run is {run.state}"
     planned = plans.exists(conn, run.id)
     state = "running" if planned else "selecting"
-    copied = {name: getattr(run, name) for name in COPIED}
-    (fresh,) = dispatches.add(
-        conn,
-        [
-            {
-                **copied,
-                "delivery_id": delivery_id,
-                "state": state,
-                "due_at": None if planned else now,
-                "selected_at": now if planned else None,
-                "rerun_of": run.id,
-            }
-        ],
-        now=now,
-    )
+    due_at, selected_at = (None, now) if planned else (now, None)
+    fresh = _add(conn, run, delivery_id, now, state=state, due_at=due_at, selected_at=selected_at, rerun_of=run.id)
     if fresh is None:
         return "asked for already"
     if planned:
@@ -105,11 +127,25 @@ def _on_workers(conn: Connection, settings: Settings, run: Row[Any], delivery_id
     return None
 
 
+def _add(conn: Connection, run: Row[Any], delivery_id: str, now: float, **more: Any) -> str | None:
+    """A new dispatch like ``run``, tested with the same commit of the downstream where one was pinned; -> its id. None:
+    this request has made it already."""
+    copied = {name: getattr(run, name) for name in COPIED}
+    if (run.pin or {}).get("sha"):
+        copied["pin"] = run.pin
+    (fresh,) = dispatches.add(conn, [{**copied, "delivery_id": delivery_id, **more}], now=now)
+    return fresh
+
+
 def _copy_shards(conn: Connection, old: str, new: str, now: float) -> None:
     for row in shards.of_dispatch(conn, old):
         if row.side == Side.HEAD.value:
             specs = [{**row.spec, "est_seconds": row.est_seconds}]
             shards.add(conn, dispatch_id=new, side=row.side, queue=row.queue, specs=specs, now=now)
+
+
+_RUNS = func.coalesce(dispatch.c.action, "") != "closed"
+"""Of a pull request that was closed the downstream is told, and runs nothing."""
 
 
 def _has_successor(conn: Connection, run: Row[Any]) -> bool:
@@ -118,5 +154,19 @@ def _has_successor(conn: Connection, run: Row[Any]) -> bool:
         dispatch.c.head_sha == run.head_sha,
         dispatch.c.downstream_key == run.downstream_key,
         dispatch.c.id > run.id,
+        _RUNS,
     )
     return conn.execute(later.limit(1)).first() is not None
+
+
+def _has_newer_commit(conn: Connection, run: Row[Any]) -> bool:
+    if run.pr_number is None:
+        return False
+    later = select(dispatch.c.id).where(
+        dispatch.c.upstream == run.upstream,
+        dispatch.c.pr_number == run.pr_number,
+        dispatch.c.downstream_key == run.downstream_key,
+        dispatch.c.id > run.id,
+        _RUNS,
+    )
+    return bool(conn.execute(select(exists(later))).scalar_one())

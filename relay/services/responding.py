@@ -30,7 +30,7 @@ def ask(conn: Connection, url: str, ids: Iterable[str], now: float, at: float) -
         outbox.request(
             f"response:{run.id}:queued",
             "check_run",
-            _stream(run.id),
+            stream_of(run.id),
             run.upstream,
             _body(run, url, "queued", None, f"{inert(run.downstream)} was told and has not reported yet."),
             now=now,
@@ -60,7 +60,7 @@ def settle(conn: Connection, url: str, run: Row[Any], outcome: str, sentence: st
         conn,
         key=f"response:{run.id}:{outcome}",
         kind="check_run",
-        stream=_stream(run.id),
+        stream=stream_of(run.id),
         target=run.upstream,
         payload=_body(run, url, "completed", outcome, sentence) | {"completed_at": iso(now)},
         now=now,
@@ -68,7 +68,8 @@ def settle(conn: Connection, url: str, run: Row[Any], outcome: str, sentence: st
     )
 
 
-def _stream(dispatch_id: str) -> str:
+def stream_of(dispatch_id: str) -> str:
+    """The stream of effects of the check that waits."""
     return f"check:{dispatch_id}:response"
 
 

@@ -8,7 +8,7 @@ from relay.settings import Settings
 
 def mirror(settings: Settings) -> Mirror:
     """The mirror of upstream under the data folder."""
-    url = settings.upstream_url or f"https://github.com/{settings.upstream_repo}"
+    url = settings.upstream_url or f"{settings.github_url}/{settings.upstream_repo}"
     path = settings.data_dir / "mirrors" / f"{settings.upstream_repo.replace('/', '--')}.git"
     # what lies in a folder is copied as fast as it is listed; over a network all of PyTorch's history takes an hour
     partial = settings.upstream_partial

@@ -60,6 +60,12 @@ def get(conn: Connection, delivery_id: str) -> Row[Any] | None:
     return conn.execute(select(delivery).where(delivery.c.id == delivery_id)).one_or_none()
 
 
+def has_body(conn: Connection, delivery_id: str) -> bool:
+    """Whether the event of a delivery is still stored."""
+    stored = select(delivery.c.id).where(delivery.c.id == delivery_id, delivery.c.body.is_not(None))
+    return conn.execute(stored).first() is not None
+
+
 def lock_received(conn: Connection, delivery_id: str) -> bool:
     """Holds a delivery until the transaction's end if it is still to be routed. (On SQLite the transaction is the
     lock.)"""
@@ -87,7 +93,11 @@ def first_at(conn: Connection) -> float | None:
 
 def drop_bodies(conn: Connection, before: float, limit: int) -> int:
     """Forgets the bodies of what was routed before then; a dispatch that is still to be sent needs its own."""
-    sending = exists().where(dispatch.c.delivery_id == delivery.c.id, dispatch.c.state.in_(("sending", "selecting")))
+    told = dispatch.alias("told")
+    unsent = ("sending", "selecting")
+    own = dispatch.c.state.in_(unsent)
+    of_rerun = exists().where(told.c.rerun_of == dispatch.c.id, told.c.state.in_(unsent))
+    sending = exists().where(dispatch.c.delivery_id == delivery.c.id, own | of_rerun)
     old = (
         select(delivery.c.id)
         .where(delivery.c.received_at < before, delivery.c.body.is_not(None), delivery.c.state != "received", ~sending)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import json
+from pathlib import Path
 
 import pytest
 from outbound_relay import pull_request, rerequested, running
 from typer.testing import CliRunner
 
+import relay as package
 from relay.cli import app
-from relay.services import sending
+from relay.queue import tasks
+from relay.services import effects_pull, sending
+from relay.services.effects_actions import EFFECTS
 from relay.store import outbox
 
 ALLOWLIST = """\
@@ -19,6 +24,8 @@ L4:
   - org/four: [dave]
 """
 A = "a" * 40
+assert tasks.register  # the process that sends imports it, and with it whoever adds a kind
+KINDS = sorted(EFFECTS)
 
 
 class Killed(BaseException):
@@ -52,6 +59,12 @@ def crash_after_the_send(relay, monkeypatch, kind):
 
 def reach(relay, kind):
     """Brings the service to the point where an effect of ``kind`` is the next thing to leave."""
+    if kind == "pull":
+        relay.world.hub.files.repos["org/four"] = {"main": {"configs/a.yaml": "x: 1\n"}}
+        with relay.engine.begin() as conn:
+            files = {"configs/a.yaml": ("x: 1\n", "x: 2\n")}
+            effects_pull.enqueue(conn, repo="org/four", base="main", files=files, title="t", body="b", now=relay.now)
+        return
     event = relay.push()
     if kind == "dispatch":
         return
@@ -86,10 +99,26 @@ def arrived(relay, kind):
         return ledger.runs[55].get("run_attempt", 1) - 1
     if kind == "cancel":
         return int(ledger.runs[55]["conclusion"] == "cancelled")
+    if kind == "pull":
+        return len(relay.world.hub.files.opened)
+    assert kind == "hud", f"say here how often an effect of kind {kind} arrived"
     return len(relay.world.hub.hud.rows)
 
 
-@pytest.mark.parametrize("kind", ["dispatch", "check_run", "hud", "comment", "cancel", "rerun"])
+def test_what_is_asked_for_anywhere_is_of_a_kind_that_the_sender_knows():
+    asked = {}
+    for path in Path(package.__file__).parent.rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) in ("outbox.enqueue", "outbox.request"):
+                named = [word.value for word in call.keywords if word.arg == "kind"]
+                found = (named or call.args[1:2])[0]
+                asked.setdefault(found.value if isinstance(found, ast.Constant) else ast.unparse(found), path.name)
+    assert {"KIND", "dispatch", "hud"} <= set(asked)
+    asked[effects_pull.KIND] = asked.pop("KIND")
+    assert set(asked) == set(KINDS), asked
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_sender_that_dies_after_the_send_leaves_one_effect(relay, monkeypatch, kind):
     reach(relay, kind)
     crash_after_the_send(relay, monkeypatch, kind)

@@ -235,10 +235,12 @@ rerun = Table(
     Column("id", String(32), primary_key=True),
     Column("delivery_id", String(64), ForeignKey("delivery.id"), nullable=False),
     Column("dispatch_id", String(32), ForeignKey("dispatch.id"), nullable=False),
-    Column("run_id", String(64), nullable=False),  # the downstream's
-    Column("scope", String(8), nullable=False),  # failed, all: which of the run's jobs
+    Column("run_id", String(64), nullable=False),  # the downstream's; "": the dispatch as a whole
+    Column("scope", String(8), nullable=False),  # failed, all: which of the run's jobs; dispatch: it is told again
+    Column("check_run_id", String(64)),  # ours, where it was asked for; None: at the whole suite
     Column("requested_by", String(255)),
     Column("state", String(16), nullable=False),  # waiting, asked, refused
+    Column("reason", Text),  # why it was refused
     Column("due_at", Float),
     Column("created_at", Float, nullable=False),
     UniqueConstraint("delivery_id", "dispatch_id", "run_id"),
