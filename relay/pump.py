@@ -161,7 +161,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
 
 
 def main() -> None:
-    setup_logs()
+    setup_logs("pump")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

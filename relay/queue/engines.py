@@ -109,10 +109,12 @@ def redis_client(url: str) -> Redis:
         parts = [urlsplit(one) for one in address.split(";")]
         hosts = [(part.hostname or "localhost", part.port or 26379) for part in parts]
         times = {"socket_timeout": ANSWER_S, "socket_connect_timeout": ANSWER_S}
-        found = Sentinel(hosts, sentinel_kwargs=times, **times)
+        found = Sentinel(hosts, sentinel_kwargs=times, **times)  # type: ignore[no-untyped-call]
         first = parts[0]
         database = first.path.strip("/") or "0"
-        return found.master_for(master, db=int(database), password=first.password, username=first.username or None)
+        who = {"password": first.password, "username": first.username or None}
+        client: Redis = found.master_for(master, db=int(database), **who)  # type: ignore[no-untyped-call]
+        return client
     return Redis.from_url(_redis_url(url), socket_timeout=ANSWER_S, socket_connect_timeout=ANSWER_S)
 
 
@@ -128,6 +130,7 @@ def make_depth(app: Celery, url: str) -> Callable[[str], int]:
 
     def of_amqp(queue: str) -> int:
         with app.connection_or_acquire() as connection:
+            connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0)
             channel = connection.channel()  # of its own: asking for a queue that nobody has made closes it
             try:
                 return int(channel.queue_declare(queue, passive=True).message_count)

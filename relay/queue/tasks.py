@@ -15,11 +15,15 @@ from celery import Celery
 from celery.signals import worker_process_init, worker_shutdown
 from sqlalchemy import Engine
 
+from relay import tracing
+from relay.logs import only_stderr
 from relay.logs import setup as setup_logs
 from relay.queue.app import make_app
 from relay.services import concluding, effects, effects_pull, routing, selecting, sending, upgrades
 from relay.settings import Settings, load
-from relay.store.db import open_engine
+from relay.steps import step
+from relay.store import dispatches
+from relay.store.db import open_engine, reading
 
 log = structlog.get_logger(__name__)
 
@@ -30,13 +34,16 @@ def register(app: Celery, engine: Engine, settings: Settings) -> None:
     log.debug("effects of other rooms", kinds=[effects_pull.KIND])
 
     def route(delivery_id: str) -> None:
-        routing.route_delivery(engine, settings, delivery_id, time.time())
+        with step("route", delivery=delivery_id):
+            routing.route_delivery(engine, settings, delivery_id, time.time())
 
     def select(dispatch_id: str) -> None:
-        selecting.select_dispatch(engine, settings, dispatch_id)
+        with step("select", delivery=_delivery_of(engine, dispatch_id), run=dispatch_id):
+            selecting.select_dispatch(engine, settings, dispatch_id)
 
     def conclude(dispatch_id: str) -> None:
-        concluding.conclude(engine, settings, dispatch_id, time.time())
+        with step("conclude", delivery=_delivery_of(engine, dispatch_id), run=dispatch_id):
+            concluding.conclude(engine, settings, dispatch_id, time.time())
 
     def send(*outbox_ids: str) -> None:
         sending.send(engine, clients, [int(one) for one in outbox_ids], time.time())
@@ -48,12 +55,20 @@ def register(app: Celery, engine: Engine, settings: Settings) -> None:
         app.task(name=f"relay.{task.__name__}")(task)
 
 
+def _delivery_of(engine: Engine, dispatch_id: str) -> str | None:
+    with reading(engine) as conn:
+        return dispatches.deliveries_of(conn, [dispatch_id]).get(dispatch_id)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="relay.queue.tasks")
     parser.add_argument("queues")
     parser.add_argument("--concurrency", type=int, default=1)
     args = parser.parse_args()
-    setup_logs()
+    service = args.queues.replace(",", "-")
+    setup_logs(service)
+    only_stderr()
+    tracing.setup(service)
     # threads that wait for answers get the interpreter back at once, not after five milliseconds at each step
     sys.setswitchinterval(0.0005)
     settings = load()
@@ -66,11 +81,12 @@ def main() -> None:
     pool = "threads" if args.concurrency > 1 else "solo"
     app.worker_main(
         [
+            "--quiet",  # its banner is no line of a log
             "worker",
             *("--queues", args.queues),
             *("--pool", pool),
             *("--concurrency", str(args.concurrency)),
-            *("--hostname", f"{args.queues.replace(',', '-')}@%h"),
+            *("--hostname", f"{service}@%h"),
             *("--loglevel", "WARNING"),
             "--without-gossip",
             "--without-mingle",

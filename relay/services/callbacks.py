@@ -30,6 +30,7 @@ from relay.github.reads import Reader
 from relay.services import allowlists, commits, self_reports
 from relay.services.reporting import report_job
 from relay.settings import Settings
+from relay.steps import step
 from relay.store import jobs, pull_requests, repositories, tokens
 from relay.store.schema import dispatch
 
@@ -130,7 +131,8 @@ def _apply(
     if change.publish:
         report_job(conn, settings, run, job, now, details_url=job.url, callback=report.wire(job.url or ""))
     _move(conn, run, now)
-    log.info("callback", dispatch=run.id, job=job.id, status=job.status, code=change.code)
+    with step("callback", delivery=run.delivery_id, run=run.id, began=now, downstream=run.downstream):
+        log.info("callback", job=job.id, status=job.status, code=change.code)
     answer = {"ok": True, "status": flow.status, "recorded": True, "code": change.code, "job": job.id}
     if report.triage_problem is not None:
         answer["triage_verdict"] = {"recorded": False, "reason": report.triage_problem}

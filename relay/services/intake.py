@@ -20,6 +20,7 @@ from relay.errors import BadRequest, SignatureInvalid, SignatureMissing, Unavail
 from relay.services import allowlists, facts
 from relay.services.webhook_secrets import secrets_of
 from relay.settings import Settings
+from relay.steps import step
 from relay.store import chores, deliveries
 
 log = structlog.get_logger(__name__)
@@ -107,7 +108,8 @@ def take_in(
             facts.note(conn, settings, delivery_id, fact, now)
         if fresh and event == "push" and allowlists.touched_by(settings, value):
             chores.make_due(conn, allowlists.CHORE, now)
-    log.info("delivery", delivery=delivery_id, webhook=event, action=kind.action, duplicate=not fresh)
+    with step("webhook", delivery=delivery_id, root=fresh, began=now, webhook=event):
+        log.info("delivery", action=kind.action, duplicate=not fresh)
     if interest.what == "note":
         return Receipt(delivery_id, True, not fresh, interest.code, interest.reason)
     return Receipt(delivery_id, True, not fresh)

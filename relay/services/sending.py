@@ -22,7 +22,8 @@ from relay.github.client import Answer, NotSent
 from relay.services import gates
 from relay.services.effects import Clients, Effect, Look, Unwanted
 from relay.services.effects_actions import make
-from relay.store import outbox
+from relay.steps import step
+from relay.store import audit, dispatches, outbox
 from relay.store.db import reading
 
 log = structlog.get_logger(__name__)
@@ -53,6 +54,8 @@ class _Sending:
 
     row: Row[Any]
     effect: Effect
+    delivery: str | None = None
+    """the delivery that it is for, where it is for one"""
     claimed: bool = False
     answer: Answer | None = None
     unwanted: str = ""
@@ -60,6 +63,13 @@ class _Sending:
     """not sent, because the place is closed"""
     news: bool = False
     """the place was closed before, so that an arrival there opens it"""
+
+    def perform(self) -> Answer:
+        """The effect itself, seen as a step of its delivery."""
+        row = self.row
+        about = {"target": row.target, "attempt": row.attempts + 1}
+        with step(f"send {row.kind}", delivery=self.delivery, run=row.dispatch_id, **about):
+            return self.effect.perform()
 
     def take(self, future: Future[Answer | None]) -> None:
         """What a step came to. Raises what it did not foresee."""
@@ -86,9 +96,11 @@ class _Batch:
         found = []
         with reading(self.engine) as conn:
             look = Look(conn, clients)
-            for row in outbox.sendable(conn, ids, self.clock()):
+            rows = outbox.sendable(conn, ids, self.clock())
+            known = dispatches.deliveries_of(conn, {row.dispatch_id for row in rows if row.dispatch_id})
+            for row in rows:
                 try:
-                    found.append(_Sending(row, make(look, row)))
+                    found.append(_Sending(row, make(look, row), known.get(row.dispatch_id)))
                 except Exception as exc:  # noqa: BLE001 - it is told when the others are sent
                     self._broke(row, exc)
             targets = [one.row.target for one in found if gates.on_github(one.row.kind)]
@@ -145,7 +157,7 @@ class _Batch:
         return [one for one in rows if one.claimed]
 
     def perform(self, threads: ThreadPoolExecutor, rows: Sequence[_Sending]) -> None:
-        futures: dict[Future[Any], _Sending] = {threads.submit(one.effect.perform): one for one in rows}
+        futures: dict[Future[Any], _Sending] = {threads.submit(one.perform): one for one in rows}
         while futures:
             wait(futures, return_when=FIRST_COMPLETED)
             done = wait(futures, timeout=GATHER_S).done
@@ -178,6 +190,7 @@ class _Batch:
         with self.engine.begin() as conn:
             now = self.clock()
             told = [_written(conn, one, now) for one in rows]
+            audit.record(conn, [_entry(one, outcome, now) for one, outcome in zip(rows, told, strict=True)])
         for one, outcome in zip(rows, told, strict=True):
             _tell(one, outcome)
 
@@ -220,8 +233,26 @@ def _written(conn: Connection, one: _Sending, now: float) -> Settlement | None:
     return outcome
 
 
+def _entry(one: _Sending, outcome: Settlement | None, now: float) -> dict[str, Any]:
+    """The audit log's line: what was tried on the outside, and what came of it."""
+    row = one.row
+    detail: dict[str, Any] = {"outbox": row.id, "key": row.key, "attempt": row.attempts + 1}
+    if outcome is None:
+        state = "dropped"
+        detail["reason"] = one.unwanted
+    else:
+        assert one.answer is not None
+        state = "again" if outcome.state not in ("sent", "parked") else outcome.state
+        detail |= {"status": one.answer.reply.status, "code": outcome.code}
+        if outcome.state != "sent":
+            detail["said"] = one.answer.reply.detail[:500]
+    return audit.entry(f"{row.kind}.{state}", row.target, now=now, detail=detail, dispatch_id=row.dispatch_id)
+
+
 def _tell(one: _Sending, outcome: Settlement | None) -> None:
-    about = {"id": one.row.id, "kind": one.row.kind, "target": one.row.target, "attempt": one.row.attempts + 1}
+    row = one.row
+    about = {"id": row.id, "kind": row.kind, "target": row.target, "attempt": row.attempts + 1}
+    about |= {"run": row.dispatch_id, "delivery": one.delivery} if row.dispatch_id else {}
     if outcome is None:
         log.info("effect dropped", **about, reason=one.unwanted)
         return

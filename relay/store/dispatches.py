@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, or_, select, text, update
@@ -27,6 +27,12 @@ def add(conn: Connection, rows: Sequence[Mapping[str, Any]], *, now: float) -> l
 
 def get(conn: Connection, dispatch_id: str) -> Row[Any] | None:
     return conn.execute(select(dispatch).where(dispatch.c.id == dispatch_id)).one_or_none()
+
+
+def deliveries_of(conn: Connection, dispatch_ids: Iterable[str]) -> dict[str, str]:
+    """Dispatch -> the delivery that it is for."""
+    query = select(dispatch.c.id, dispatch.c.delivery_id).where(dispatch.c.id.in_(list(dispatch_ids)))
+    return {row.id: row.delivery_id for row in conn.execute(query)}
 
 
 def get_made(conn: Connection, dispatch_id: str) -> Row[Any]:

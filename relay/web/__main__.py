@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 import uvicorn
 
+from relay import tracing
 from relay.logs import setup as setup_logs
 from relay.settings import load
 from relay.web.app import create_app
 
 
 def main() -> None:
-    setup_logs()
+    setup_logs("web")
+    tracing.setup("web")
     # a thread that has its commit gets the interpreter back at once, not after five milliseconds at each step
     sys.setswitchinterval(0.0005)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # uvicorn ends in order and then raises the signal again, which by default would end us in the middle
+        signal.signal(number, lambda *_: sys.exit(0))
     settings = load()
     uvicorn.run(
         create_app(settings),

@@ -40,13 +40,14 @@ def main(argv: list[str] | None = None) -> int:
     for variable in [name for name in os.environ if name.startswith("RELAY_")]:
         del os.environ[variable]  # nothing started from here inherits the key
     sandbox.hide_process()
-    logs.setup()
+    logs.setup("worker")
+    logs.only_stderr()
 
     from relay.worker.celery_app import make_app
 
     app = make_app(config)
     app.worker_main(
-        ["worker", "--pool=solo", f"--queues={config.queue}", f"--hostname={config.name}@%h", "--loglevel=WARNING",
+        ["--quiet", "worker", "--pool=solo", f"--queues={config.queue}", f"--hostname={config.name}@%h", "--loglevel=WARNING",
          "--without-gossip", "--without-mingle", "--without-heartbeat"]
     )  # fmt: skip
     return 0
