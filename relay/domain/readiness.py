@@ -7,7 +7,7 @@ out, of how often something passed as well as of how long it took.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -171,3 +171,29 @@ def judge(known: Standing | None, measured: Readiness, now: float) -> Standing:
 def _figures(measured: Readiness) -> dict[str, float | None]:
     keys = ("pass_rate", "queue_s", "overrun_rate", "end_to_end_s", "timeout_rate")
     return {key: getattr(measured, key) for key in keys}
+
+
+def checklist(measured: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the next level asks beside what was measured (``measured`` as :meth:`Readiness.as_map` has it), a line each:
+    ``{what, value, asked, met}``, in words. Empty where there is no next level, or nobody can measure for it."""
+    asks = ASKED.get(str(measured.get("next")))
+    if asks is None:
+        return []
+    runs = int(measured["runs"])
+    lines = [_line("runs in 14 days", str(runs), f"at least {MIN_RUNS}", runs >= MIN_RUNS)]
+    value = measured["pass_rate"]
+    met = value is not None and value >= asks.pass_rate
+    lines.append(_line("passed", _percent(value), f"at least {_percent(asks.pass_rate)}", met))
+    for key, what, told in (
+        ("queue_s", "mean wait for a start", _minutes),
+        ("end_to_end_s", "median from event to answer", _minutes),
+        ("overrun_rate", "runs over 3 h", _percent),
+        ("timeout_rate", "timed out", _percent),
+    ):
+        value, bound = measured[key], float(getattr(asks, key))
+        lines.append(_line(what, told(value), f"below {told(bound)}", value is not None and value < bound))
+    return lines
+
+
+def _line(what: str, value: str, asked: str, met: bool) -> dict[str, Any]:
+    return {"what": what, "value": value, "asked": asked, "met": met}

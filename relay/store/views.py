@@ -6,8 +6,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, func, select
 
-from relay.store import views_health
-from relay.store.schema import delivery, dispatch, outbox, shard, worker
+from relay.store import allowlists, views_backends, views_health
+from relay.store.schema import delivery, dispatch, outbox, shard, upgrade, worker
+from relay.store.trunk import TRUNK_EVENT
 from relay.store.views_parts import BRIEF, CLOSED, EFFECT, brief, counts_of, plain, plain_all
 from relay.store.workers import ALIVE_S
 
@@ -25,6 +26,9 @@ def status(conn: Connection, *, now: float, base_url: str) -> dict[str, Any]:
         "deliveries": deliveries(conn),
         "chores": views_health.chores(conn, now),
         "places": views_health.places(conn, now),
+        "budget": views_health.budget(conn, now),
+        "nightly": nightly(conn),
+        "allowlist": allowlist(conn),
         "deadlines": views_health.deadlines(conn),
         "unrouted": conn.execute(
             select(func.count()).select_from(delivery).where(delivery.c.state == "received")
@@ -33,8 +37,15 @@ def status(conn: Connection, *, now: float, base_url: str) -> dict[str, Any]:
 
 
 def backends(conn: Connection, base_url: str, window: int = 2000) -> list[dict[str, Any]]:
-    """Downstreams among the newest ``window`` dispatches: their last concluded run and how their runs ended."""
-    newest = select(dispatch.c.id).order_by(dispatch.c.created_at.desc()).limit(window).subquery()
+    """Downstreams among the newest ``window`` dispatches: their last concluded run, how their runs ended, and the
+    newest ones as marks (relay.store.views_backends)."""
+    newest = (
+        select(dispatch.c.id)
+        .where(dispatch.c.event != TRUNK_EVENT)
+        .order_by(dispatch.c.created_at.desc())
+        .limit(window)
+        .subquery()
+    )
     tallies = conn.execute(
         select(
             dispatch.c.downstream_key,
@@ -49,7 +60,7 @@ def backends(conn: Connection, base_url: str, window: int = 2000) -> list[dict[s
     found: dict[str, dict[str, Any]] = {}
     for row in tallies:
         entry = found.setdefault(
-            row.downstream_key, {"downstream": row.downstream, "open": 0, "conclusions": {}, "last": None}
+            row.downstream_key, {"downstream": row.downstream, "open": 0, "conclusions": {}, "last": None, "marks": []}
         )
         if not row.closed:
             entry["open"] += row.n
@@ -72,6 +83,9 @@ def backends(conn: Connection, base_url: str, window: int = 2000) -> list[dict[s
     for row in conn.execute(last):
         entry = brief(row, base_url)
         found[entry.pop("downstream_key")]["last"] = entry
+    for key, marks in views_backends.marks(conn, newest=window).items():
+        if key in found:
+            found[key]["marks"] = marks
     return [found[key] for key in sorted(found)]
 
 
@@ -92,7 +106,7 @@ def runs_closed(conn: Connection, base_url: str, limit: int = 10) -> list[dict[s
 
 
 def queue_depth(conn: Connection, now: float) -> dict[str, Any]:
-    """Shards that wait for a worker or are with one, a queue. Waits are seconds."""
+    """Shards that wait for a worker or are with one, and the workers alive, a queue. Waits are seconds."""
     rows = conn.execute(
         select(
             shard.c.queue,
@@ -106,10 +120,16 @@ def queue_depth(conn: Connection, now: float) -> dict[str, Any]:
         .group_by(shard.c.queue, shard.c.state)
     )
     queues: dict[str, dict[str, Any]] = {}
+
+    def of(name: str) -> dict[str, Any]:
+        empty = {"queued": 0, "leased": 0, "oldest_wait_s": None, "est_seconds": 0.0, "alive": 0}
+        return queues.setdefault(name, {"queue": name, **empty})
+
+    alive = select(worker.c.queue, func.count().label("n")).where(worker.c.seen_at > now - ALIVE_S)
+    for row in conn.execute(alive.group_by(worker.c.queue)):
+        of(row.queue)["alive"] = row.n
     for row in rows:
-        entry = queues.setdefault(
-            row.queue, {"queue": row.queue, "queued": 0, "leased": 0, "oldest_wait_s": None, "est_seconds": 0.0}
-        )
+        entry = of(row.queue)
         entry[row.state] = row.n
         entry["est_seconds"] += row.est_seconds
         if row.state == "queued":
@@ -146,9 +166,32 @@ def outbox_state(conn: Connection, now: float, limit: int = 20) -> dict[str, Any
         "waiting": sum(row.n for row in waiting),
         "parked": sum(row.n for row in rows if row.state == "parked"),
         "oldest_wait_s": round(max(0.0, now - min(row.oldest for row in waiting)), 1) if waiting else None,
-        "kinds": [{"kind": row.kind, "state": row.state, "count": row.n} for row in rows],
+        "kinds": [
+            {"kind": row.kind, "state": row.state, "count": row.n, "oldest_s": round(max(0.0, now - row.oldest), 1)}
+            for row in rows
+        ],
         "parked_effects": plain_all(parked),
     }
+
+
+def nightly(conn: Connection) -> dict[str, Any] | None:
+    """The newest night of upstream that was looked at; None: none was."""
+    row = conn.execute(
+        select(
+            upgrade.c.night, upgrade.c.device, upgrade.c.ref, upgrade.c.state, upgrade.c.good, upgrade.c.summary,
+            upgrade.c.error, upgrade.c.old_sha, upgrade.c.new_sha, upgrade.c.created_at, upgrade.c.closed_at,
+        )
+        .where(upgrade.c.kind == "nightly")
+        .order_by(upgrade.c.night.desc(), upgrade.c.created_at.desc())
+        .limit(1)
+    ).one_or_none()  # fmt: skip
+    return plain(row) if row is not None else None
+
+
+def allowlist(conn: Connection) -> dict[str, Any] | None:
+    """The version of the allowlist that was put into force last: its digest and when."""
+    row = allowlists.newest(conn)
+    return {"digest": row.digest, "loaded_at": row.loaded_at} if row is not None else None
 
 
 def deliveries(conn: Connection, limit: int = 25) -> list[dict[str, Any]]:

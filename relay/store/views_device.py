@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, case, func, select
 
 from relay.store.schema import result
 
+STEPS = 16
 SHOWN = 12
 """Operators of the plot; the others are one bar together."""
 
@@ -76,4 +77,25 @@ def device_time(conn: Connection, id: str, side: str = "head") -> dict[str, Any]
         "sticks": int(total.sticks),
         "transfer_bytes": int(total.transfer_bytes),
         "by_operator": bars,
+        "engagement": engagement(conn, mine) if total.variants else [],
     }
+
+
+def engagement(conn: Connection, mine: tuple[Any, ...]) -> list[dict[str, Any]]:
+    """How many variants ran how many device kernels, in powers of two: ``[{kernels: "4 to 7", variants}]``, from "0"
+    (the device was never engaged) to the last step that has any."""
+    step = case((result.c.kernels == 0, -1), *((result.c.kernels < 2 ** (n + 1), n) for n in range(STEPS)), else_=STEPS)
+    rows = conn.execute(
+        select(step.label("step"), func.count().label("n"))
+        .where(*mine, result.c.kernels.is_not(None))
+        .group_by(step)
+        .order_by(step)
+    )
+    counted = {row.step: row.n for row in rows}
+    return [{"kernels": _step(n), "variants": counted.get(n, 0)} for n in range(-1, max(counted, default=-2) + 1)]
+
+
+def _step(n: int) -> str:
+    if n < 1:
+        return str(n + 1)
+    return f"{2**n} to {2 ** (n + 1) - 1}" if n < STEPS else f"{2**STEPS} and more"

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, func, select
 
 from relay.domain.deadlines import words
 from relay.store import circuits
-from relay.store.schema import chore, outbox
+from relay.store.schema import chore, circuit, outbox
 from relay.store.views_parts import plain_all
 
 LATE_S = 60.0
@@ -29,6 +29,17 @@ def places(conn: Connection, now: float) -> list[dict[str, Any]]:
     """Installations and repositories to which nothing is sent now."""
     keys = ("key", "code", "reason", "until", "failures", "changed_at")
     return [{key: getattr(row, key) for key in keys} for row in circuits.closed(conn, now)]
+
+
+def budget(conn: Connection, now: float) -> list[dict[str, Any]]:
+    """Effects that left in this minute, an owner of installations: what ``github_budget`` bounds."""
+    rows = conn.execute(
+        select(circuit.c.key, circuit.c.used, circuit.c.window_at)
+        .where(circuit.c.window_at > now - 60.0, circuit.c.used > 0)
+        .order_by(circuit.c.used.desc(), circuit.c.key)
+        .limit(20)
+    )
+    return [{"owner": row.key, "used": row.used, "until": row.window_at + 60.0} for row in rows]
 
 
 def deadlines(conn: Connection) -> dict[str, int]:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import Connection, Row, func, select
 from sqlalchemy import distinct as sql_distinct
 
+from relay.store import shard_logs
 from relay.store.schema import dispatch, job, outbox, plan, result, shard
 
 AnyRow: TypeAlias = Row[*tuple[Any, ...]]
@@ -166,6 +167,7 @@ def shards_of(conn: Connection, ids: Sequence[str]) -> dict[str, list[dict[str, 
                 .group_by(result.c.shard_id)
             )
         }
+        logs = shard_logs.sizes(conn, [row.id for row in rows])
         for row in rows:
             counted = done.get(row.id)
             found[id].append(
@@ -174,6 +176,7 @@ def shards_of(conn: Connection, ids: Sequence[str]) -> dict[str, list[dict[str, 
                     "tests": row.tests or 0,
                     "tests_started": counted.tests if counted else 0,
                     "variants_done": counted.variants if counted else 0,
+                    "log_bytes": logs.get(row.id, 0),
                 }
             )
     return found

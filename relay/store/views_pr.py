@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import ColumnElement, Connection, func, select
 
 from relay.errors import NotFound
-from relay.store.schema import dispatch
-from relay.store.views_parts import BRIEF, brief, counts_of, jobs_of, shards_of
+from relay.store.schema import dispatch, result
+from relay.store.views_parts import BRIEF, CLOSED, brief, counts_of, jobs_of, shards_of
+from relay.store.views_run import group_causes
+from selector.model import Side
 
 DISPATCHES_SHOWN = 100
+GROUPS_SHOWN = 5
+"""Groups of failures a backend; the run's page has them all."""
+TESTS_SHOWN = 5
 
 
 def pull_request(conn: Connection, number: int, *, upstream: str | None, now: float, base_url: str) -> dict[str, Any]:
@@ -41,6 +46,7 @@ def pull_request(conn: Connection, number: int, *, upstream: str | None, now: fl
         .limit(DISPATCHES_SHOWN)
     ).all()
     ids = [row.id for row in rows]
+    failures, based = _failures(conn, ids), _base(conn, ids)
     counts, shards, jobs = counts_of(conn, ids), shards_of(conn, ids), jobs_of(conn, ids)
     older = conn.execute(
         select(*BRIEF)
@@ -60,9 +66,45 @@ def pull_request(conn: Connection, number: int, *, upstream: str | None, now: fl
         "title": newest.pr_title,
         "author": newest.author,
         "head_sha": newest.head_sha,
+        "open": any(row.state not in CLOSED for row in rows),
         "dispatches": [
-            {**brief(row, base_url), "counts": counts[row.id], "shards": shards[row.id], "jobs": jobs[row.id]}
+            {
+                **brief(row, base_url),
+                "counts": counts[row.id],
+                "shards": shards[row.id],
+                "jobs": jobs[row.id],
+                "failures": failures[row.id],
+                "base": based[row.id],
+            }
             for row in rows
         ],
         "older": list(commits.values()),
     }
+
+
+def _failures(conn: Connection, ids: list[str]) -> dict[str, dict[str, Any]]:
+    """A dispatch: its failures grouped by cause as its own page has them, cut to what this page shows."""
+    found: dict[str, dict[str, Any]] = {id: {"total": 0, "groups": [], "more": 0} for id in ids}
+    rows = conn.execute(select(dispatch.c.id, dispatch.c.verdict).where(dispatch.c.id.in_(ids)))
+    for row in rows:
+        causes = (row.verdict or {}).get("causes") or []
+        groups = group_causes(causes)
+        found[row.id] = {
+            "total": len(causes),
+            "groups": [{**group, "tests": group["tests"][:TESTS_SHOWN]} for group in groups[:GROUPS_SHOWN]],
+            "more": max(0, len(groups) - GROUPS_SHOWN),
+        }
+    return found
+
+
+def _base(conn: Connection, ids: list[str]) -> dict[str, dict[str, int]]:
+    """A dispatch: how the variants ended that ran again on the commit it is compared with."""
+    found: dict[str, dict[str, int]] = {id: {} for id in ids}
+    rows = conn.execute(
+        select(result.c.dispatch_id, result.c.outcome, func.count().label("n"))
+        .where(result.c.dispatch_id.in_(ids), result.c.side == Side.BASE.value)
+        .group_by(result.c.dispatch_id, result.c.outcome)
+    )
+    for row in rows:
+        found[row.dispatch_id][row.outcome] = row.n
+    return found

@@ -28,6 +28,8 @@ LOG_SHOWN = 8000
 """Characters of a log tail that a page carries; the rest is cut from its front."""
 VARIANTS_OF_CAUSE = 20
 ROWS_OF_LIST = 100
+VARIANTS_COMPARED = 500
+"""Failing variants that are looked up on the other side; a run with more has the verdict's word alone."""
 
 KIND_ORDER = get_args(FailureKind)
 
@@ -47,6 +49,8 @@ def live(conn: Connection, id: str, *, base_url: str) -> dict[str, Any]:
     outcomes = outcomes_of(conn, id)
     shards = shards_of(conn, [id])[id]
     causes = verdict.get("causes") or []
+    groups = group_causes(causes)
+    compare(conn, id, groups)
     not_exercised = verdict.get("not_exercised") or (planned.not_exercised if planned else [])
     return {
         "run": run,
@@ -54,7 +58,7 @@ def live(conn: Connection, id: str, *, base_url: str) -> dict[str, Any]:
         "plan": plain(planned) if planned else None,
         "outcomes": outcomes,
         "verdict": {k: verdict[k] for k in ("conclusion", "code", "sentence", "counts", "warnings") if k in verdict},
-        "causes": {"total": len(causes), "groups": group_causes(causes)},
+        "causes": {"total": len(causes), "groups": groups},
         "failing": [] if causes else failing(conn, id),
         "not_exercised": {"total": len(not_exercised), "rows": not_exercised[:ROWS_OF_LIST]},
         "shards": shards,
@@ -128,13 +132,49 @@ def group_causes(causes: list[dict[str, Any]]) -> list[dict[str, Any]]:
         shown = group["tests"].setdefault(test, {"test": test, "variants": 0, "keys": []})
         shown["variants"] += 1
         if len(shown["keys"]) < VARIANTS_OF_CAUSE:
-            shown["keys"].append({"key": cause["key"], "outcome": cause["outcome"]})
+            shown["keys"].append({"key": cause["key"], "outcome": cause["outcome"], "log": None})
     for group in groups.values():
         tests = list(group["tests"].values())
         group["test_count"] = len(tests)
         group["tests"] = tests[:ROWS_OF_LIST]
     order = {kind: place for place, kind in enumerate(KIND_ORDER)}
     return sorted(groups.values(), key=lambda g: (order.get(g["kind"], len(order)), -g["variants"], g["message"]))
+
+
+def compare(conn: Connection, id: str, groups: list[dict[str, Any]]) -> None:
+    """Adds to each group how the variants it shows ended on the commit that the change is compared with, and where in
+    which shard's log each of them failed."""
+    shown = {key["key"]: key for group in groups for test in group["tests"] for key in test["keys"]}
+    for group in groups:
+        group["base"] = {}
+    if not shown or len(shown) > VARIANTS_COMPARED:
+        return
+    of_key = {key["key"]: group for group in groups for test in group["tests"] for key in test["keys"]}
+    columns = (
+        result.c.test, result.c.variant, result.c.outcome, result.c.shard_id, result.c.fence, result.c.log_begin,
+        result.c.log_end,
+    )  # fmt: skip
+    # the base side is small, and failures are one end of the head side's index
+    based = select(*columns).where(result.c.dispatch_id == id, result.c.side == Side.BASE.value)
+    failed = select(*columns).where(
+        result.c.dispatch_id == id, result.c.side == Side.HEAD.value, result.c.outcome.in_(FAILING)
+    )
+    for row in conn.execute(based):
+        if _key(row) in of_key:
+            counts = of_key[_key(row)]["base"]
+            counts[row.outcome] = counts.get(row.outcome, 0) + 1
+    for row in conn.execute(failed.where(result.c.log_begin.is_not(None))):
+        if _key(row) in shown:
+            shown[_key(row)]["log"] = log_place(row)
+
+
+def _key(row: Any) -> str:
+    return f"{row.test.rpartition('::')[0]}::{row.variant}"
+
+
+def log_place(row: Any) -> dict[str, Any]:
+    """Where a variant's output stands: the shard, the lease whose log it is, and the bytes of it."""
+    return {"shard": row.shard_id, "fence": row.fence, "begin": row.log_begin, "end": row.log_end}
 
 
 def _once(items: list[str], item: str | None) -> None:
@@ -216,6 +256,10 @@ def results(
             result.c.modelled_us,
             result.c.meter,
             result.c.message,
+            result.c.shard_id,
+            result.c.fence,
+            result.c.log_begin,
+            result.c.log_end,
             tail,
         )
         .where(*wanted)

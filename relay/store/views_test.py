@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, case, func, select
 
+from relay.domain.rates import wilson
 from relay.errors import BadRequest, NotFound
-from relay.store.schema import decision, dispatch, result
+from relay.store.schema import decision, dispatch, proposal, quarantine, result
+from relay.store.trunk import NOT_EXECUTED, SIDES, is_trunk
 from relay.store.views_parts import BRIEF, FAILING, brief, plain
 from selector.model import TestId
 
@@ -15,6 +17,7 @@ NEWEST_RESULTS = 20_000
 """Results of a test that are looked at, newest first: a test of hundreds of variants reaches back some fifty runs."""
 DECISIONS_SHOWN = 200
 RUNS_SHOWN = 100
+ROWS = 50
 
 
 def history(conn: Connection, test: str, *, now: float, base_url: str) -> dict[str, Any]:
@@ -81,7 +84,73 @@ def history(conn: Connection, test: str, *, now: float, base_url: str) -> dict[s
         "results_looked_at": looked_at,
         "truncated": looked_at >= NEWEST_RESULTS,
         "runs": [{"run": brief(row, base_url), **runs[row.id]} for row in rows],
+        "flake": flake_rate(conn, test),
+        "quarantine": quarantined(conn, test, now),
+        "proposals": proposed(conn, test),
     }
+
+
+def flake_rate(conn: Connection, test: str) -> dict[str, Any]:
+    """How often the test passes and fails on one and the same commit of trunk.
+
+    ``pairs`` are variants on a commit that ran more than once, ``mixed`` those of them that did both; ``rate`` with its
+    Wilson interval ``low`` to ``high`` (95 %), None while nothing ran twice. Only sides without a change count: what a
+    pull request does to a test says nothing about the test. ``runs`` and ``failures``: of all variants on trunk.
+    """
+    newest = (
+        select(result.c.dispatch_id, result.c.variant, result.c.outcome)
+        .where(result.c.test == test, result.c.side.in_(SIDES))
+        .order_by(result.c.recorded_at.desc())
+        .limit(NEWEST_RESULTS)
+        .subquery()
+    )
+    bad = case((newest.c.outcome.in_(FAILING), 1), else_=0)
+    pairs = (
+        select(func.count().label("n"), func.sum(bad).label("bad"))
+        .select_from(newest)
+        .join(dispatch, dispatch.c.id == newest.c.dispatch_id)
+        .where(newest.c.outcome.not_in(NOT_EXECUTED), is_trunk())
+        .group_by(dispatch.c.compare_sha, newest.c.variant)
+        .subquery()
+    )
+    row = conn.execute(
+        select(
+            func.count().label("variants"),
+            func.coalesce(func.sum(pairs.c.n), 0).label("runs"),
+            func.coalesce(func.sum(pairs.c.bad), 0).label("failures"),
+            func.coalesce(func.sum(case((pairs.c.n > 1, 1), else_=0)), 0).label("pairs"),
+            func.coalesce(func.sum(case(((pairs.c.bad > 0) & (pairs.c.bad < pairs.c.n), 1), else_=0)), 0).label(
+                "mixed"
+            ),
+        )
+    ).one()
+    found = {name: int(getattr(row, name)) for name in ("runs", "failures", "pairs", "mixed")}
+    low, high = wilson(found["mixed"], found["pairs"]) if found["pairs"] else (None, None)
+    return {**found, "rate": found["mixed"] / found["pairs"] if found["pairs"] else None, "low": low, "high": high}
+
+
+def quarantined(conn: Connection, test: str, now: float) -> list[dict[str, Any]]:
+    """Notes that the test, or variants of it, are flaky, and that hold now."""
+    columns = [quarantine.c[name] for name in ("id", "device", "variant", "reason", "evidence", "issue", "until")]
+    rows = conn.execute(
+        select(*columns, quarantine.c.created_at)
+        .where(quarantine.c.until > now, quarantine.c.test == test, quarantine.c.ended_at.is_(None))
+        .order_by(quarantine.c.until)
+        .limit(ROWS)
+    )
+    return [plain(row) for row in rows]
+
+
+def proposed(conn: Connection, test: str) -> list[dict[str, Any]]:
+    """What was proposed about the test and nobody has answered yet."""
+    columns = [proposal.c[name] for name in ("id", "device", "kind", "reason", "issue", "updated_at")]
+    rows = conn.execute(
+        select(*columns)
+        .where(proposal.c.state == "open", proposal.c.subject == test)
+        .order_by(proposal.c.id)
+        .limit(ROWS)
+    )
+    return [plain(row) for row in rows]
 
 
 def _empty() -> dict[str, Any]:

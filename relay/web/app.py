@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from relay import __version__
 from relay.settings import Settings
 from relay.store.db import migrate, open_engine
-from relay.web import callback, hud, live, ops, pages, problems, upgrade, webhook, workers
+from relay.web import backends, callback, hud, live, ops, pages, pages_run, problems, upgrade, webhook, workers
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -30,8 +30,8 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.settings = settings
     problems.install(app)
     pages.add_security_headers(app)
-    for module in (webhook, callback, workers, hud, ops, live, pages, upgrade):
+    for module in (webhook, callback, workers, hud, ops, live, pages, pages_run, upgrade):
         app.include_router(module.router)
-    app.include_router(hud.pages)
+    app.include_router(backends.router)
     pages.mount_static(app)
     return app

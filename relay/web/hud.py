@@ -1,4 +1,4 @@
-"""The dashboard's side of the wire, so that the relay can be its own: the intake, and the reads that pages need."""
+"""The dashboard's side of the wire, so that the relay can be its own: the intake, and the rows it has."""
 
 from __future__ import annotations
 
@@ -8,20 +8,16 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import HTMLResponse
 
 from relay.domain.hud_intake import MAX_BYTES, row_of
-from relay.errors import BadRequest, NotFound, Unauthorized
+from relay.errors import Unauthorized
 from relay.services.intake import decode
-from relay.store import hud_rows, views_hud
+from relay.store import hud_rows, views_backend
 from relay.store.db import reading
 from relay.store.views_parts import plain
 from relay.web.body import read_body
-from relay.web.pages import PageRoute
-from relay.web.pages_render import render
 
 router = APIRouter()
-pages = APIRouter(route_class=PageRoute, include_in_schema=False)
 DAY_S = 86400.0
 
 Days = Annotated[int, Query(ge=1, le=90)]
@@ -72,48 +68,4 @@ def listed(
 def levels(request: Request) -> dict[str, Any]:
     """How ready each downstream is for its next level, and the demotions that are proposed."""
     with reading(request.app.state.engine) as conn:
-        return {"downstreams": views_hud.standings(conn)}
-
-
-def summary_data(request: Request, days: int, event: str | None) -> dict[str, Any]:
-    now = time.time()
-    with reading(request.app.state.engine) as conn:
-        backends = views_hud.summary(conn, since=now - days * DAY_S, event=event)
-        standings = {row["downstream_key"]: row for row in views_hud.standings(conn)}
-    for one in backends:
-        one["standing"] = standings.get(one["repo"].casefold())
-    return {"now": now, "days": days, "event": event, "backends": backends}
-
-
-def backend_data(request: Request, repo: str, days: int, event: str | None) -> dict[str, Any]:
-    now = time.time()
-    with reading(request.app.state.engine) as conn:
-        found = views_hud.backend(conn, repo, since=now - days * DAY_S, event=event)
-    if not found["commits"] and found["standing"] is None:
-        raise NotFound(f"nothing is known of {repo}", "/crcr lists the downstreams that have reported")
-    return {"now": now, "days": days, "event": event, **found}
-
-
-@pages.get("/crcr.json")
-def summary_json(request: Request, days: Days = 14, event: Event = None) -> dict[str, Any]:
-    return summary_data(request, days, event)
-
-
-@pages.get("/crcr", response_class=HTMLResponse)
-def summary_page(request: Request, days: Days = 14, event: Event = None) -> str:
-    found = summary_data(request, days, event)
-    return render(request, "crcr.html", page_title="Downstreams", twin="/crcr.json", **found)
-
-
-@pages.get("/crcr/{owner}/{repo}.json")
-def backend_json(request: Request, owner: str, repo: str, days: Days = 14, event: Event = None) -> dict[str, Any]:
-    return backend_data(request, f"{owner}/{repo}", days, event)
-
-
-@pages.get("/crcr/{owner}/{repo}", response_class=HTMLResponse)
-def backend_page(request: Request, owner: str, repo: str, days: Days = 14, event: Event = None) -> str:
-    if repo.endswith(".json"):
-        raise BadRequest(f"{repo}: not a repository", "leave .json away for the page")
-    found = backend_data(request, f"{owner}/{repo}", days, event)
-    twin = f"/crcr/{owner}/{repo}.json"
-    return render(request, "crcr_backend.html", page_title=found["repo"], twin=twin, **found)
+        return {"downstreams": views_backend.standings(conn)}

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from fastapi import Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from relay.web import pages_gantt
 from relay.web import pages_text as text
 from relay.web.pages_headers import nonce_of
 from relay.web.pages_static import static_url
@@ -38,8 +39,10 @@ def environment() -> Environment:
     env.globals.update(
         nonce=_nonce.get, static_url=static_url, chip_of=text.chip, standing=text.standing, with_query=with_query
     )
+    env.globals.update(gantt=pages_gantt.gantt, parts_of_time=pages_gantt.parts_of_time, kind_says=text.KIND_SAYS)
     env.filters.update(
         duration=text.duration,
+        rough=text.rough,
         micros=text.micros,
         size=text.size,
         metered=text.metered,

@@ -63,6 +63,19 @@ CHIPS: dict[str, tuple[str, str, str]] = {
 }
 
 
+KIND_SAYS: dict[str, str] = {
+    "regression": "passes without the change",
+    "unconfirmed": "failed with the change, but not surely because of it",
+    "pre-existing": "fails without the change too",
+    "infrastructure": "the run's own surroundings, not the change",
+    "conflict": "labs disagree about it",
+    "device-limit": "the device cannot do this, whatever the change",
+    "flaky": "fails now and then without the change as well",
+    "broken-on-trunk": "trunk has it broken already",
+}
+"""What a kind of failure says of the base commit, in words."""
+
+
 def chip(word: str | None) -> tuple[str, str, str]:
     """(class, sign, label) of a state, conclusion or outcome; a word we do not know is shown as it is."""
     return CHIPS.get(word or "", ("mute", "·", word or "unknown"))
@@ -92,6 +105,15 @@ def duration(seconds: float | None) -> str:
     if minutes < 48 * 60:
         return f"{minutes // 60} h" + (f" {minutes % 60} min" if minutes % 60 else "")
     return f"{round(seconds / 86400)} days"
+
+
+def rough(seconds: float | None) -> str:
+    """A mean: two figures are all it is worth. ``75`` → ``75 s``, ``1777`` → ``30 min``, ``9000`` → ``2.5 h``."""
+    if seconds is None or seconds < 1:
+        return duration(seconds)
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def micros(us: float | None) -> str:

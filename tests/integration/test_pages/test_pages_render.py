@@ -379,7 +379,7 @@ def test_the_search_field_leads_to_the_pull_request(client: Any) -> None:
 def test_static_files_may_be_kept_for_ever_under_their_hash(client: Any) -> None:
     source = client.get("/").text
     urls = re.findall(r'(?:src|href)="(/static/[^"]+)"', source)
-    assert len(urls) == 6
+    assert len(urls) == 7
     scripts = 0
     for url in urls:
         answer = client.get(url, headers={"Accept-Encoding": "gzip"})

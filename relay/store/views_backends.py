@@ -1,0 +1,228 @@
+"""What /crcr reads: per downstream how its jobs ended lately. See relay.store.views_parts for the rules that hold here.
+
+Jobs come from two places: those of this relay's own dispatches, and rows that other relays post to its dashboard. A
+row about a dispatch that is our own is left out, so nothing counts twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    Connection,
+    Integer,
+    Select,
+    Subquery,
+    case,
+    cast,
+    exists,
+    func,
+    null,
+    select,
+    union_all,
+)
+
+from relay.domain.readiness import LEFT_OUT
+from relay.store.schema import dispatch, hud_row, job
+from relay.store.trunk import TRUNK_EVENT
+
+NEWEST = 5000
+"""Dispatches, and rows of other relays, that a summary looks at: its cost has a bound, whatever was kept."""
+BUCKETS = 14
+"""Bars of a sparkline."""
+MARKS = 10
+"""Newest runs of a downstream that lists show, one mark each."""
+GOOD = ("success", "neutral")
+_NAMES = (
+    "repo_key", "repo", "level", "event", "upstream", "pr_number", "sha", "run", "at", "workflow", "job", "run_id",
+    "attempt", "status", "conclusion", "url", "queue_s", "run_s",
+)  # fmt: skip
+
+
+def own_jobs(wanted: Subquery) -> Select[Any]:
+    """Jobs of the dispatches whose ids ``wanted`` has, in the columns of _NAMES; ``run`` is the dispatch's id."""
+    return (
+        select(
+            dispatch.c.downstream_key.label("repo_key"),
+            dispatch.c.downstream.label("repo"),
+            dispatch.c.level,
+            dispatch.c.event,
+            dispatch.c.upstream,
+            dispatch.c.pr_number,
+            dispatch.c.head_sha.label("sha"),
+            dispatch.c.id.label("run"),
+            dispatch.c.created_at.label("at"),
+            job.c.workflow,
+            job.c.name.label("job"),
+            job.c.run_id,
+            job.c.attempt,
+            job.c.status,
+            job.c.conclusion,
+            job.c.url,
+            case((job.c.start_known, job.c.started_at - job.c.queued_at), else_=null()).label("queue_s"),
+            case((job.c.start_known, job.c.completed_at - job.c.started_at), else_=null()).label("run_s"),
+        )
+        .select_from(wanted)
+        .join(dispatch, dispatch.c.id == wanted.c.id)
+        .join(job, job.c.dispatch_id == dispatch.c.id)
+    )
+
+
+def posted_jobs(wanted: Subquery) -> Select[Any]:
+    """The dashboard's rows whose keys ``wanted`` has and that are about no dispatch of ours, in the same columns."""
+    mine = exists().where(
+        dispatch.c.delivery_id == hud_row.c.delivery_id, dispatch.c.downstream_key == hud_row.c.repo_key
+    )
+    return (
+        select(
+            hud_row.c.repo_key,
+            hud_row.c.repo,
+            hud_row.c.level,
+            hud_row.c.event,
+            hud_row.c.upstream,
+            hud_row.c.pr_number,
+            hud_row.c.head_sha.label("sha"),
+            hud_row.c.delivery_id.label("run"),
+            hud_row.c.created_at.label("at"),
+            hud_row.c.workflow,
+            hud_row.c.job,
+            hud_row.c.run_id,
+            hud_row.c.attempt,
+            hud_row.c.status,
+            hud_row.c.conclusion,
+            hud_row.c.url,
+            hud_row.c.queue_s,
+            hud_row.c.execution_s.label("run_s"),
+        )
+        .select_from(wanted)
+        .join(hud_row, hud_row.c.key == wanted.c.key)
+        .where(~mine)
+    )
+
+
+def latest(*sources: Select[Any]) -> Select[Any]:
+    """Of every (run, workflow, job) the newest run's newest attempt, over ``sources`` of the columns above."""
+    rows = union_all(*sources).subquery("jobs")
+    newest = func.row_number().over(
+        partition_by=(rows.c.run, rows.c.repo_key, rows.c.workflow, rows.c.job),
+        order_by=(func.length(rows.c.run_id).desc(), rows.c.run_id.desc(), rows.c.attempt.desc()),
+    )
+    ranked = select(*(rows.c[name] for name in _NAMES), newest.label("place")).subquery("ranked")
+    return select(*(ranked.c[name] for name in _NAMES)).where(ranked.c.place == 1)
+
+
+def window(since: float, event: str | None, repo: str | None = None, limit: int = NEWEST) -> Select[Any]:
+    """The newest attempts of the jobs of runs made after ``since`` that were not superseded."""
+    ours = [dispatch.c.created_at >= since, dispatch.c.event != TRUNK_EVENT]
+    theirs = [hud_row.c.created_at >= since]
+    if event is not None:
+        ours.append(dispatch.c.event == event)
+        theirs.append(hud_row.c.event == event)
+    if repo is not None:
+        ours.append(dispatch.c.downstream_key == repo.casefold())
+        theirs.append(hud_row.c.repo_key == repo.casefold())
+    runs = (
+        select(dispatch.c.id)
+        .where(*ours, dispatch.c.state != "superseded")
+        .order_by(dispatch.c.created_at.desc())
+        .limit(limit)
+        .subquery("runs")
+    )
+    rows = select(hud_row.c.key).where(*theirs).order_by(hud_row.c.created_at.desc()).limit(limit).subquery("posted")
+    return latest(own_jobs(runs), posted_jobs(rows))
+
+
+def summary(conn: Connection, *, since: float, now: float, event: str | None = None) -> list[dict[str, Any]]:
+    """A downstream: jobs by conclusion, the pass rate (readiness' own: cancelled, skipped and stale ones say nothing),
+    mean seconds of waiting and running, the last one, and ``spark``: BUCKETS equal parts of the time, each with what
+    passed and what did not."""
+    jobs = window(since, event).subquery("window")
+    width = max(now - since, 1.0) / BUCKETS
+    bucket = cast((jobs.c.at - since) / width, Integer)
+    rows = conn.execute(
+        select(
+            jobs.c.repo_key,
+            func.max(jobs.c.repo).label("repo"),
+            bucket.label("bucket"),
+            jobs.c.status,
+            jobs.c.conclusion,
+            func.count().label("n"),
+            func.sum(jobs.c.queue_s).label("queue_s"),
+            func.count(jobs.c.queue_s).label("queues"),
+            func.sum(jobs.c.run_s).label("run_s"),
+            func.count(jobs.c.run_s).label("runs"),
+            func.max(jobs.c.at).label("last_at"),
+            func.max(jobs.c.level).label("level"),
+        ).group_by(jobs.c.repo_key, bucket, jobs.c.status, jobs.c.conclusion)
+    )
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        entry = found.setdefault(row.repo_key, _empty(row.repo))
+        entry["total"] += row.n
+        if row.last_at >= entry["last_at"]:
+            entry["last_at"], entry["level"] = row.last_at, row.level
+        if row.status != "completed":
+            entry["open"] += row.n
+        elif row.conclusion:
+            entry["conclusions"][row.conclusion] = entry["conclusions"].get(row.conclusion, 0) + row.n
+            if row.conclusion not in LEFT_OUT:
+                part = entry["spark"][min(max(row.bucket, 0), BUCKETS - 1)]
+                part["good" if row.conclusion in GOOD else "bad"] += row.n
+        for name, count in (("queue_s", row.queues), ("run_s", row.runs)):
+            if count:
+                entry["sums"][name] += getattr(row, name)
+                entry["sums"][f"{name}_n"] += count
+    return [_told(found[key]) for key in sorted(found)]
+
+
+def _empty(repo: str) -> dict[str, Any]:
+    return {
+        "repo": repo, "level": None, "total": 0, "open": 0, "conclusions": {}, "last_at": 0.0,
+        "spark": [{"good": 0, "bad": 0} for _ in range(BUCKETS)],
+        "sums": {"queue_s": 0.0, "queue_s_n": 0, "run_s": 0.0, "run_s_n": 0},
+    }  # fmt: skip
+
+
+def _told(entry: dict[str, Any]) -> dict[str, Any]:
+    sums = entry.pop("sums")
+    return {
+        **entry,
+        "pass_rate": rate(entry["conclusions"]),
+        "mean_s": sums["run_s"] / sums["run_s_n"] if sums["run_s_n"] else None,
+        "mean_queue_s": sums["queue_s"] / sums["queue_s_n"] if sums["queue_s_n"] else None,
+    }
+
+
+def rate(conclusions: dict[str, int]) -> float | None:
+    """Passed over what says anything; None: nothing does."""
+    counted = sum(n for word, n in conclusions.items() if word not in LEFT_OUT)
+    return sum(conclusions.get(word, 0) for word in GOOD) / counted if counted else None
+
+
+def marks(conn: Connection, *, newest: int = NEWEST, each: int = MARKS) -> dict[str, list[dict[str, Any]]]:
+    """downstream key -> its newest runs among the ``newest`` dispatches, oldest first: ``{id, word, pr, at}`` each."""
+    runs = (
+        select(dispatch.c.id)
+        .where(dispatch.c.event != TRUNK_EVENT, dispatch.c.state != "superseded")
+        .order_by(dispatch.c.created_at.desc())
+        .limit(newest)
+        .subquery("runs")
+    )
+    place = func.row_number().over(partition_by=dispatch.c.downstream_key, order_by=dispatch.c.created_at.desc())
+    ranked = (
+        select(
+            dispatch.c.downstream_key,
+            dispatch.c.id,
+            func.coalesce(dispatch.c.conclusion, dispatch.c.state).label("word"),
+            dispatch.c.pr_number.label("pr"),
+            dispatch.c.created_at.label("at"),
+            place.label("place"),
+        )
+        .select_from(runs)
+        .join(dispatch, dispatch.c.id == runs.c.id)
+        .subquery("ranked")
+    )
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in conn.execute(select(ranked).where(ranked.c.place <= each).order_by(ranked.c.place.desc())):
+        found.setdefault(row.downstream_key, []).append({"id": row.id, "word": row.word, "pr": row.pr, "at": row.at})
+    return found

@@ -1,0 +1,117 @@
+"""/crcr and /crcr/{owner}/{repo}: how the downstreams do, and one downstream's commits by job."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import HTMLResponse
+
+from relay.errors import BadRequest, NotFound
+from relay.store import views_backend, views_backends
+from relay.store.db import reading
+from relay.web.hud import DAY_S, Days, Event
+from relay.web.page_route import PageRoute
+from relay.web.pages_render import render
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+Map = dict[str, Any]
+ONLY = ("failing",)
+GROUPS = ("workflow",)
+MAX_PINS = 20
+
+
+def summary_data(request: Request, days: int, event: str | None) -> Map:
+    now = time.time()
+    with reading(request.app.state.engine) as conn:
+        backends = views_backends.summary(conn, since=now - days * DAY_S, now=now, event=event)
+        standings = {row["downstream_key"]: row for row in views_backend.standings(conn)}
+        marks = views_backends.marks(conn)
+    for one in backends:
+        key = one["repo"].casefold()
+        one["standing"], one["marks"] = standings.get(key), marks.get(key, [])
+    return {"now": now, "days": days, "event": event, "newest": views_backends.NEWEST, "backends": backends}
+
+
+@router.get("/crcr.json")
+def summary_json(request: Request, days: Days = 14, event: Event = None) -> Map:
+    return summary_data(request, days, event or None)
+
+
+@router.get("/crcr", response_class=HTMLResponse)
+def summary_page(request: Request, days: Days = 14, event: Event = None) -> str:
+    found = summary_data(request, days, event or None)
+    query = {"days": days if days != 14 else None, "event": event or None}
+    return render(request, "crcr.html", page_title="Backends", twin="/crcr.json", query=query, **found)
+
+
+class GridQuery:
+    """The query string of a backend's page."""
+
+    def __init__(
+        self,
+        days: Days = 14,
+        event: Event = None,
+        find: Annotated[str, Query(max_length=200)] = "",
+        only: Annotated[str | None, Query(max_length=32)] = None,
+        group: Annotated[str | None, Query(max_length=32)] = None,
+        pin: Annotated[list[str] | None, Query()] = None,
+    ) -> None:
+        for name, value, known in (("only", only, ONLY), ("group", group, GROUPS)):
+            if value and value not in known:
+                raise BadRequest(f"{name}: {value!r} is not known", "leave it away, or give " + " or ".join(known))
+        self.days, self.event, self.find, self.only, self.group = (
+            days,
+            event or None,
+            find.strip(),
+            only or None,
+            group or None,
+        )
+        self.pins = tuple(dict.fromkeys(pin or ()))[:MAX_PINS]
+
+    def given(self) -> Map:
+        """What is not at its default: what a link to the same view has to carry."""
+        return {
+            "days": self.days if self.days != 14 else None,
+            "event": self.event,
+            "find": self.find or None,
+            "only": self.only,
+            "group": self.group,
+            "pin": list(self.pins) or None,
+        }
+
+
+def backend_data(request: Request, repo: str, query: GridQuery) -> Map:
+    now = time.time()
+    with reading(request.app.state.engine) as conn:
+        found = views_backend.backend(
+            conn,
+            repo,
+            since=now - query.days * DAY_S,
+            event=query.event,
+            find=query.find,
+            failing=query.only == "failing",
+            grouped=query.group == "workflow",
+            pins=query.pins,
+        )
+    if not found.pop("known"):
+        raise NotFound(f"nothing is known of {repo}", "/crcr lists the downstreams that have reported")
+    return {"now": now, "days": query.days, "event": query.event, **found}
+
+
+Grid = Annotated[GridQuery, Depends()]
+
+
+@router.get("/crcr/{owner}/{repo}.json")
+def backend_json(request: Request, owner: str, repo: str, query: Grid) -> Map:
+    return backend_data(request, f"{owner}/{repo}", query)
+
+
+@router.get("/crcr/{owner}/{repo}", response_class=HTMLResponse)
+def backend_page(request: Request, owner: str, repo: str, query: Grid) -> str:
+    if repo.endswith(".json"):
+        raise BadRequest(f"{repo}: not a repository", "leave .json away for the page")
+    found = backend_data(request, f"{owner}/{repo}", query)
+    twin = f"/crcr/{owner}/{repo}.json"
+    return render(request, "crcr_backend.html", page_title=found["repo"], twin=twin, query=query.given(), **found)
