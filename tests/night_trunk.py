@@ -68,8 +68,11 @@ class Trunk:
         done = subprocess.run(command, env={**os.environ, **who, **dates}, check=True, capture_output=True, text=True)
         return done.stdout.strip()
 
-    def commit(self, day: float, message: str = "c", version: str = "2.13.0a0", **tests: int) -> str:
-        (self.folder / "test" / "test_x.py").write_text(file(**tests))
+    def commit(
+        self, day: float, message: str = "c", version: str = "2.13.0a0", *, source: str = "", **tests: int
+    ) -> str:
+        """A commit with these tests, or with the file ``source``. -> its id"""
+        (self.folder / "test" / "test_x.py").write_text(source or file(**tests))
         (self.folder / "version.txt").write_text(version + "\n")
         self.git("add", ".")
         self.git("commit", "-q", "--allow-empty", "-m", message, at=START + day * DAY)

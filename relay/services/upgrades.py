@@ -38,7 +38,7 @@ from selector.verify.upgrade import Stood, counts, stand
 
 log = structlog.get_logger(__name__)
 CLAIM_S = 30.0
-LOOK_S = 5.0
+LOOK_S = 2.0
 MAX_TRIES = 5
 RUNTIME = "tests-only"
 CLOSED = ("completed", "failed", "superseded")
