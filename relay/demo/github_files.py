@@ -29,6 +29,13 @@ class Files:
             raise GithubError(404, "Not Found")
         return branches[name]
 
+    def below(self, repo: str, branch: str, folder: str) -> list[dict[str, Any]]:
+        """What lies directly in a folder, in GitHub's shape."""
+        start = folder.rstrip("/") + "/"
+        inside = [path for path in self.branch(repo, branch) if path.startswith(start)]
+        kinds = {rest.split("/")[0]: "dir" if "/" in rest else "file" for rest in (p[len(start) :] for p in inside)}
+        return [{"name": name, "path": start + name, "type": kind} for name, kind in sorted(kinds.items())]
+
     def text(self, repo: str, branch: str, path: str) -> str:
         files = self.branch(repo, branch)
         if path not in files:
@@ -70,6 +77,9 @@ def add_files(app: FastAPI, files: Files, allow: Callable[[Request, str, str, st
     async def get_contents(owner: str, repo: str, path: str, request: Request, ref: str = "main") -> Any:
         if not wants_raw(request) or "authorization" in request.headers:
             allow(request, f"{owner}/{repo}", "contents", "read")
+        below = files.below(f"{owner}/{repo}", ref, path)
+        if below:
+            return below
         text = files.text(f"{owner}/{repo}", ref, path)
         if wants_raw(request):
             return raw_file(request, text)

@@ -20,12 +20,16 @@ from relay.errors import AllowlistError
 
 __all__ = ["EVENTS", "LEVELS", "Allowlist", "Deadlines", "Entry", "parse"]
 
-KEYS = ("events", "oncalls", "executor", "device", "trust", "deadlines", "pushes", "refs", "workflows", "id", "drafts")
+KEYS = (
+    "events", "oncalls", "executor", "device", "trust", "deadlines", "pushes", "refs", "workflows", "id", "drafts",
+    "configs",
+)  # fmt: skip
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _LIMITS = {"start": ("1m", "7d"), "run": ("1m", "30d")}
 """GitHub itself ends a job on hosted runners after 6 hours and lets one on own machines run for 5 days."""
 
 _DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_FOLDER = re.compile(r"[\w.-]+(/[\w.-]+){0,15}", re.ASCII)
 _ONCALL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(/[A-Za-z0-9._-]+)?")
 
 
@@ -137,7 +141,16 @@ class _Parser(NodeReader):
             return self._id(content)
         if key == "drafts":
             return self._choice(content, "word for drafts", ("true", "false")) == "true"
+        if key == "configs":
+            return self._folder(content)
         raise self._unknown(field, "key", KEYS)
+
+    def _folder(self, node: yaml.Node) -> str:
+        text = self._scalar(node, "a folder").strip("/")
+        if not _FOLDER.fullmatch(text) or ".." in text.split("/") or "." in text.split("/"):
+            hint = "write it from the repository's root, for example tests/configs"
+            raise self._error(node, f"{text!r} is not a folder of the repository", hint)
+        return text
 
     def _deadlines(self, node: yaml.Node) -> Deadlines:
         found: dict[str, float] = {}

@@ -32,7 +32,8 @@ class Entry:
     changes run on our workers without a label; None when the entry does not say (then everybody's run). ``pushes``:
     globs of the pushes it hears of, None: all that are told. ``refs``, ``workflows``: globs of its own refs and
     workflow files whose runs may report, None: any. ``id``: GitHub's number of it, where the file pins one.
-    ``drafts``: whether it hears of pull requests that are drafts. ``line`` is 1-based.
+    ``drafts``: whether it hears of pull requests that are drafts. ``configs``: folder of its own repository with
+    the sheet and configs of its device, for runs that a pull request of it is named for. ``line`` is 1-based.
     """
 
     repo: str
@@ -49,6 +50,7 @@ class Entry:
     workflows: tuple[str, ...] | None = None
     id: int | None = None
     drafts: bool = True
+    configs: str | None = None
     listed: str | None = None
     line: int = 0
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
@@ -20,6 +20,7 @@ from relay.errors import Unavailable
 from relay.github.client import GitHub, NotSent
 
 CONTENTS = {"contents": "read"}
+PULLS = {"pull_requests": "read"}
 MAX_FILE = 1024 * 1024
 PUBLIC_S = 600.0
 """Where the App may not read, it is not asked for a token again for so long."""
@@ -66,7 +67,7 @@ class Reader:
         self._github = github
         self._http = http
         self._clock = clock
-        self._public: dict[str, float] = {}  # repository -> until when no token is asked for
+        self._public: dict[tuple[str, ...], float] = {}  # repository and right -> until when no token is asked for
 
     def close(self) -> None:
         self._http.close()
@@ -87,6 +88,20 @@ class Reader:
         if len(answer.content) > MAX_FILE:
             raise ValueError(f"more than {MAX_FILE} bytes")
         return File(answer.content.decode("utf-8"), answer.headers.get("etag"))
+
+    def folder(self, place: Place) -> list[str]:
+        """Names of the files that lie directly in a folder. Unavailable; FileNotFoundError when there is none."""
+        answer = self._of_repo(place.repo, f"/contents/{quote(place.path)}", {}, {"ref": place.ref}, fine=(200, 404))
+        rows = self._json(answer) if answer.status_code == 200 else None
+        if not isinstance(rows, list):
+            raise FileNotFoundError(f"{place.path} is no folder of {place.ref} of {place.repo}")
+        files = [row for row in rows if isinstance(row, dict) and row.get("type") == "file"]
+        return sorted(str(row.get("name")) for row in files)
+
+    def pull(self, repo: str, number: int) -> Any:
+        """A pull request as GitHub's API shows it; None: there is none. Unavailable."""
+        answer = self._of_repo(repo, f"/pulls/{number}", {}, {}, fine=(200, 404, 410), permissions=PULLS)
+        return self._json(answer) if answer.status_code == 200 else None
 
     def holds(self, repo: str, ref: str, sha: str) -> bool:
         """Whether the branch ``ref`` contains the commit ``sha``. A commit of a fork's pull request, which GitHub
@@ -115,17 +130,24 @@ class Reader:
         return self._as_app("POST", path, {}, fine=(202, 404, 422)).status_code == 202
 
     def _of_repo(
-        self, repo: str, path: str, headers: dict[str, str], params: dict[str, str], fine: tuple[int, ...]
+        self,
+        repo: str,
+        path: str,
+        headers: dict[str, str],
+        params: dict[str, str],
+        fine: tuple[int, ...],
+        permissions: Mapping[str, str] = CONTENTS,
     ) -> httpx2.Response:
         owner, _, name = repo.partition("/")
         whole = f"/repos/{quote(owner, safe='')}/{quote(name, safe='')}{path}"
-        if self._public.get(repo.casefold(), 0.0) <= self._clock():
+        known = (repo.casefold(), *permissions)
+        if self._public.get(known, 0.0) <= self._clock():
             try:
-                headers = {**headers, "Authorization": f"Bearer {self._github.token(repo, CONTENTS)}"}
+                headers = {**headers, "Authorization": f"Bearer {self._github.token(repo, permissions)}"}
             except NotSent as exc:
                 if exc.reply.status not in (401, 403, 404, 422):  # those say that we have no such right
                     raise Unavailable(f"GitHub cannot be asked: {exc.reply.detail}", "try again later") from exc
-                self._public[repo.casefold()] = self._clock() + PUBLIC_S
+                self._public[known] = self._clock() + PUBLIC_S
         return self._call("GET", whole, headers, params, fine)
 
     def _as_app(self, method: str, path: str, params: dict[str, str], fine: tuple[int, ...]) -> httpx2.Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,4 +41,10 @@ def load_device(folder: Path, *, platform: str | None = None) -> DeviceConfigs:
         raise SettingsError(f"{folder}: a config is not UTF-8: {exc}", "save it as UTF-8") from exc
     if len(texts) < 2:
         raise SettingsError(f"{folder}: there is no reuse config beside {CAPABILITY}", "docs/configs.md shows one")
-    return DeviceConfigs(load_capability(text, sheet.name), text, load_configs(texts, platform=platform), texts)
+    return device_of(text, texts, platform=platform)
+
+
+def device_of(sheet: str, texts: Sequence[ConfigSource], *, platform: str | None = None) -> DeviceConfigs:
+    """The same of texts: the sheet's, and those of all files with the sheet among them. Raises ConfigError."""
+    given = tuple(texts)
+    return DeviceConfigs(load_capability(sheet, CAPABILITY), sheet, load_configs(given, platform=platform), given)

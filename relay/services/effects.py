@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from sqlalchemy import Connection, Row, select, update
 
+from relay.domain import depends
 from relay.domain.check_output import inert
-from relay.domain.depends import of_repository
 from relay.domain.dispatch_payload import client_payload, encode
 from relay.domain.effects import iso
 from relay.domain.retry import Reply
@@ -105,6 +105,7 @@ class _Dispatch:
         self.row = row
         self.github = look.clients.github
         self.url = look.clients.url
+        self.pages = look.clients.pages
         self.run = dispatches.get(look.conn, row.dispatch_id)
         self.arrived = jobs.any_of(look.conn, row.dispatch_id)
         self.body = self._event(look)
@@ -118,9 +119,7 @@ class _Dispatch:
 
     def _text(self) -> str:
         """The pull request's text, where it may name another pull request to test with."""
-        pull = self.body.get("pull_request") if isinstance(self.body, dict) else None
-        text = pull.get("body") if isinstance(pull, dict) else None
-        return text if isinstance(text, str) and "depends-on:" in text.casefold() else ""
+        return depends.text_of(self.body)
 
     def prepare(self) -> Answer | None:
         if self.run is None or self.run.state == "superseded":
@@ -139,23 +138,22 @@ class _Dispatch:
     def _depends_on(self) -> dict[str, Any] | None:
         """The head of the downstream's pull request that the change's text names, if its author is trusted there: the
         downstream's own CI would run that pull request's code."""
-        named = of_repository(self._text(), self.names)
+        named = depends.of_repository(self._text(), self.names, self.pages)
         if named is None:
             return None
         assert self.run is not None
         pin: dict[str, Any] = {"repo": self.row.target, "number": named.number}
         if not self.run.author_trusted:
-            return {**pin, "problem": f"{self.run.author or 'the author'} is not trusted by {self.row.target}"}
+            return {**pin, "problem": depends.not_trusted(self.run.author, self.row.target)}
         self.github.prepare(self.row.target, PULLS)
         answer = self.github.pull(self.row.target, named.number)
         if answer.reply.status in (404, 410):
-            return {**pin, "problem": "there is no such pull request"}
-        head = answer.body.get("head") if isinstance(answer.body, dict) else None
-        sha = head.get("sha") if isinstance(head, dict) else None
-        if not isinstance(sha, str):
+            return {**pin, "problem": depends.NOT_THERE}
+        head = depends.head_of(answer.body)
+        if head is None:
             # without knowing, the downstream would test against something else
             raise NotSent(Reply(answer.reply.status, False, answer.reply.retry_after, answer.reply.detail, auth=True))
-        return {**pin, "sha": sha, "state": str(answer.body.get("state"))}
+        return {**pin, **head}
 
     def _there(self) -> bool:
         """Whether a workflow run names our key (its run-name may show it). Not knowing is not an obstacle: the receiver

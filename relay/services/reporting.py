@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Row
 
 from relay.domain.check_output import inert, render
 from relay.domain.conclusions import TABLE, gate_sentence
+from relay.domain.depends import sentence
 from relay.domain.effects import DispatchFacts, JobFacts, check_run, hud_row, wanted
 from relay.domain.lifecycle import newest, overall
 from relay.services import oncalling, proving, responding
@@ -167,7 +168,8 @@ def _ask_for_check(
     facts, about = _facts(dispatch, job)
     page = details_url or f"{settings.url}/run/{dispatch.id}"
     means = gate_sentence(dispatch.level, job.status, job.conclusion)
-    told = "\n\n".join(part for part in (summary or _summary(facts, about), means) if part)
+    with_what = inert(sentence(dispatch.pin), 500)
+    told = "\n\n".join(part for part in (summary or _summary(facts, about), with_what, means) if part)
     body = check_run(facts, about, details_url=page, title=title, summary=told, text=text)
     _enqueue_check(conn, dispatch, job, body, now)
 

@@ -18,8 +18,9 @@ from sqlalchemy.exc import DBAPIError
 from relay.errors import RelayError, fault
 from relay.mirror.git import GitTree
 from relay.services import concluding, exploring, queueing, run_job
-from relay.services.device_configs import DeviceConfigs, load_device
+from relay.services.device_configs import DeviceConfigs
 from relay.services.keeping import kept
+from relay.services.pinning import Unusable, device_for
 from relay.services.sharding import head_specs
 from relay.services.upstream import mirror
 from relay.settings import Settings
@@ -60,6 +61,9 @@ def select_dispatch(engine: Engine, settings: Settings, dispatch_id: str) -> Non
     except TreeError as exc:
         # the two commits stay what they are: there is nothing to wait for
         _failed(engine, settings, run, claim, str(exc), final=True)
+    except Unusable as exc:
+        # the commit stays what it is
+        _failed(engine, settings, run, claim, str(exc), final=True)
     except (queueing.NoQueue, NoWorker) as exc:
         # the workers that are there cannot, and waiting makes no other ones
         _failed(engine, settings, run, claim, str(exc), final=True, code=queueing.NoQueue.code)
@@ -86,7 +90,7 @@ def _select(engine: Engine, settings: Settings, run: Row[Any], claim: str) -> No
     if not alive and now - run.created_at < settings.worker_wait_s:
         _wait_for_a_worker(engine, run, claim, now)
         return
-    device = load_device(settings.configs_dir)
+    device = device_for(engine, settings, run, claim, now)
     repo = mirror(settings)
     fetched = time.perf_counter()
     change = repo.change(run.base_sha, run.head_sha, title=run.pr_title or "", pr_number=run.pr_number)

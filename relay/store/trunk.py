@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, and_, or_, select
 
 from relay.store.schema import dispatch, quarantine, result, shard
 from selector.model import Mode, Outcome, Side, TestId, VariantResult
@@ -43,7 +43,9 @@ _COLUMNS = (
 def is_trunk() -> ColumnElement[bool]:
     """The dispatches whose base is a commit of trunk."""
     ref = dispatch.c.base_ref
-    return or_(dispatch.c.event == TRUNK_EVENT, ref.in_(BRANCHES), ref.like("release/%"))
+    trunk = or_(dispatch.c.event == TRUNK_EVENT, ref.in_(BRANCHES), ref.like("release/%"))
+    # under the sheet and configs of a pull request of the downstream's nothing is learned about trunk
+    return and_(trunk, dispatch.c.pin["sha"].as_string().is_(None))
 
 
 def samples(

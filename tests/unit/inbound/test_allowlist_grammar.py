@@ -183,6 +183,8 @@ def test_deadlines_refs_workflows_pushes_and_the_number_of_an_entry():
     assert (entry.refs, entry.workflows) == (("main", "release/*"), (".github/workflows/ci.yml",))
     assert (entry.pushes, entry.id, entry.events) == (("refs/heads/main",), 74, ("pull_request", "merge_group"))
     assert entry_of("oncalls: a").deadlines == Deadlines(None, None)
+    assert [entry_of(f"configs: {where}").configs for where in ("tests/configs", "/ci/")] == ["tests/configs", "ci"]
+    assert entry_of("oncalls: a").configs is None
 
 
 @pytest.mark.parametrize(
@@ -198,6 +200,9 @@ def test_deadlines_refs_workflows_pushes_and_the_number_of_an_entry():
         ("id: 99999999999999999999", 20, "is not GitHub's number"),
         ("workflow: x", 16, "did you mean workflows?"),
         ("events: [push]", 25, "unknown event 'push'"),
+        ("configs: ../etc", 25, "is not a folder of the repository (write it from the repository's root"),
+        ("configs: a/./b", 25, "is not a folder of the repository"),
+        ("configs: [a, b]", 25, "a folder"),
     ],
 )
 def test_mistakes_in_the_newer_keys(keys, column, says):
