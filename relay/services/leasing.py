@@ -9,9 +9,11 @@ import structlog
 from sqlalchemy import Connection, Engine, Row, func, select, update
 
 from relay.errors import BadRequest, LeaseLost, NotFound
+from relay.protocol import WORKER_API
 from relay.services import placing, run_job
 from relay.settings import Settings
-from relay.store import results, shards
+from relay.steps import step
+from relay.store import dispatches, results, shards
 from relay.store.db import reading
 from relay.store.schema import dispatch
 
@@ -31,6 +33,7 @@ def take(engine: Engine, settings: Settings, shard_id: str, worker: str, now: fl
         run = conn.execute(select(dispatch.c.author_trusted).where(dispatch.c.id == row.dispatch_id)).one()
     log.info("shard leased", shard=shard_id, worker=worker, fence=row.fence, done=len(done))
     return {
+        "protocol": WORKER_API,
         "token": token,
         "fence": row.fence,
         "expires_in_s": settings.lease_s,
@@ -109,7 +112,24 @@ def complete(
         row = shards.held(conn, shard_id, token)
         shards.finish(conn, shard_id, state=status, report=report, error=error, now=now)
         verify_when_all_ended(conn, row.dispatch_id, now)
-    log.info("shard ended", shard=shard_id, status=status, error=error)
+        delivery = dispatches.deliveries_of(conn, [row.dispatch_id]).get(row.dispatch_id)
+    about = {"shard": shard_id, "worker": row.worker, "side": row.side}
+    with step("shard", delivery=delivery, run=row.dispatch_id, began=row.started_at, **about):
+        log.info("shard ended", status=status, error=error)
+
+
+def release(engine: Engine, shard_id: str, token: str, now: float) -> None:
+    """A worker that stops gives its shard back: another may have it at once, and goes on where it was. LeaseLost."""
+    with engine.begin() as conn:
+        try:
+            shards.lock_run(conn, shard_id)
+        except NotFound as exc:
+            raise LeaseLost(exc.message, exc.hint) from exc
+        row = shards.held(conn, shard_id, token)
+        state = shards.hand_back(conn, row, now)
+        if state == "failed":
+            verify_when_all_ended(conn, row.dispatch_id, now)
+    log.info("shard handed back", shard=shard_id, worker=row.worker, state=state)
 
 
 def verify_when_all_ended(conn: Connection, dispatch_id: str, now: float) -> None:

@@ -144,13 +144,25 @@ def take_back(conn: Connection, shard_id: str, now: float) -> str | None:
     error = None
     if run_state in OVER:
         error = f"its worker {row.worker} was lost, and the run is {run_state}"
-    elif row.fence >= MAX_LEASES:
-        error = f"{row.fence} workers were lost while they ran it; the last was {row.worker}"
+    elif row.fence - row.handed_back >= MAX_LEASES:
+        error = f"{row.fence - row.handed_back} workers were lost while they ran it; the last was {row.worker}"
     if error is not None:
         finish(conn, shard_id, state="failed", report={}, error=error, now=now)
         return "failed"
     again = {"state": "queued", "lease_token": None, "lease_until": None, "due_at": now, "attempts": 0}
     conn.execute(update(shard).where(shard.c.id == shard_id).values(**again))
+    return "queued"
+
+
+def hand_back(conn: Connection, row: Row[Any], now: float) -> str:
+    """Ends the lease of a worker that stops (``row`` from ``held``, the run locked). Returns the shard's state:
+    ``queued`` again, or ``failed`` when its run is over. It is no loss of a worker, and not counted as one."""
+    run_state = conn.execute(select(dispatch.c.state).where(dispatch.c.id == row.dispatch_id)).scalar_one()
+    if run_state in OVER:
+        finish(conn, row.id, state="failed", report={}, error=f"its worker stopped, the run is {run_state}", now=now)
+        return "failed"
+    again = {"state": "queued", "lease_token": None, "lease_until": None, "due_at": now, "attempts": 0}
+    conn.execute(update(shard).where(shard.c.id == row.id).values(**again, handed_back=row.handed_back + 1))
     return "queued"
 
 

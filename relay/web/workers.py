@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from sqlalchemy import Engine
 
 from relay.errors import BadRequest, Forbidden, Unauthorized
+from relay.protocol import WORKER_API
 from relay.queue.names import is_shard_queue
 from relay.services import leasing
 from relay.services.upstream import mirror
@@ -124,7 +125,7 @@ def hello(body: Annotated[Hello, Depends(body_of(Hello, MAX_HELLO_BYTES, SHAPES)
     with state.engine.begin() as conn:
         workers.hello(conn, values, time.time())
         wanted = not workers.has_opdb(conn, body.torch, digest)
-    return {"heartbeat_s": state.settings.heartbeat_s, "opdb_wanted": wanted}
+    return {"protocol": WORKER_API, "heartbeat_s": state.settings.heartbeat_s, "opdb_wanted": wanted}
 
 
 @router.put("/opdb/{torch}", dependencies=[Key], status_code=204)
@@ -188,6 +189,13 @@ async def results(shard_id: str, token: Token, request: Request) -> dict[str, in
         return leasing.record(state.engine, state.settings, shard_id, token, lines, time.time())
 
     return await to_thread.run_sync(store)
+
+
+@router.post("/leases/{shard_id}/release")
+def release(shard_id: str, token: Token, request: Request) -> dict[str, bool]:
+    """Since version 2: a worker that stops gives its shard back."""
+    leasing.release(request.app.state.engine, shard_id, token, time.time())
+    return {"ok": True}
 
 
 @router.post("/leases/{shard_id}/complete")

@@ -19,6 +19,7 @@ OPTIONS = {
     "queue": ("RELAY_WORKER_QUEUE", "queue it takes shards from (default <device>.<machine>.torch-<version>)"),
     "lab": ("RELAY_WORKER_LAB", "lab it stands in, where there are several"),
     "trust": ("RELAY_WORKER_TRUST", "strict: no untrusted code where the sandbox is incomplete (default lenient)"),
+    "drain": ("RELAY_WORKER_DRAIN_S", "seconds a running shard has to end when told to stop (default 0: handed back)"),
     "dir": ("RELAY_WORKER_DIR", "folder for trees and the op database"),
 }
 
@@ -47,8 +48,8 @@ def main(argv: list[str] | None = None) -> int:
 
     app = make_app(config)
     app.worker_main(
-        ["--quiet", "worker", "--pool=solo", f"--queues={config.queue}", f"--hostname={config.name}@%h", "--loglevel=WARNING",
-         "--without-gossip", "--without-mingle", "--without-heartbeat"]
+        ["--quiet", "worker", "--pool=solo", f"--queues={config.queue}", f"--hostname={config.name}@%h",
+         "--loglevel=WARNING", "--without-gossip", "--without-mingle", "--without-heartbeat"]
     )  # fmt: skip
     return 0
 

@@ -17,6 +17,7 @@ from typing import Any
 import structlog
 
 from relay.errors import Conflict, LeaseLost, NotFound, RelayError, Unavailable
+from relay.protocol import RELEASE
 from relay.worker import adapters, overlay, sandbox
 from relay.worker.client import Client, Refused, patient
 from relay.worker.config import WorkerConfig
@@ -103,13 +104,29 @@ class _Leased:
             ended = {"failed": f"the worker failed: {type(exc).__name__}: {exc}"}
         if self._cancelled:
             ended = {"failed": "cancelled by the relay"}
-        elif self._over.is_set() or self._stop.is_set():
-            return  # stopping: the lease runs out and another worker goes on where this one was
+        elif self._over.is_set():
+            return
+        elif self._stop.is_set():
+            self._hand_back()
+            return
         failed = ended.get("failed")
         status = "done" if failed is None else "failed"
         report = ended.get("report") or {}
         self._patiently(lambda: self._client.complete(self._id, status, failed, report))
         log.info("shard ended", shard=self._id, status=status, error=failed)
+
+    def _hand_back(self) -> None:
+        """Stopping: another worker goes on where this one was. Where the relay cannot be told, the lease runs out."""
+        self._over.set()  # a heartbeat that is answered afterwards says nothing new
+        if int(self._lease.get("protocol") or 1) < RELEASE:
+            log.info("stopping: the lease runs out", shard=self._id)
+            return
+        try:
+            self._client.release(self._id)
+        except RelayError as exc:
+            log.warning("shard not handed back: its lease runs out", shard=self._id, why=exc.message)
+            return
+        log.info("shard handed back", shard=self._id)
 
     def _patiently(self, call: Any) -> Any:
         """As long as the lease may be ours: the heartbeat finds out when it is not."""

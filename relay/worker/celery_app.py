@@ -24,7 +24,8 @@ TASK = "relay.run_shard"
 
 
 def make_app(config: WorkerConfig) -> Celery:
-    """The app of one worker. Starts greeting when the worker is ready and drops its shard when it shuts down."""
+    """The app of one worker. Starts greeting when the worker is ready. When it shuts down, its shard may end within
+    ``drain_s`` seconds, or is handed back."""
     app = new_app("relay-worker", config.broker_url, (config.queue,), default_queue=config.queue)
     app.conf.update(worker_pool="solo", worker_concurrency=1)
     stop = threading.Event()
@@ -45,7 +46,14 @@ def make_app(config: WorkerConfig) -> Celery:
         threading.Thread(target=greeting.keep_greeting, args=(config, stop), name="hello", daemon=True).start()
 
     def leaving(**_: Any) -> None:
-        stop.set()
+        # Celery takes nothing new from here on, and ends when the shard that runs has
+        if config.drain_s > 0:
+            log.info("stopping", drain_s=config.drain_s)
+            late = threading.Timer(config.drain_s, stop.set)
+            late.daemon = True
+            late.start()
+        else:
+            stop.set()
 
     def gone(**_: Any) -> None:
         runners.close()

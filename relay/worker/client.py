@@ -72,6 +72,10 @@ class Client:
         body = {"status": status, "error": error and error[:8000], "report": report}
         self._send("POST", f"/worker/leases/{shard_id}/complete", json=body)
 
+    def release(self, shard_id: str) -> None:
+        """Gives a lease back; for a relay that speaks relay.protocol.RELEASE."""
+        self._json("POST", f"/worker/leases/{shard_id}/release", json={})
+
     def tree(self, shard_id: str, to: Path, etag: str | None) -> str | None:
         """Writes the packed tree to ``to`` and returns its ETag; None when the one of ``etag`` is still right."""
         headers = {"If-None-Match": etag} if etag else {}

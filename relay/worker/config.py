@@ -38,6 +38,8 @@ class WorkerConfig:
     """the container image it runs in, kept with each verdict"""
     module_packages: tuple[str, ...] = ()
     """packages beside torch.nn whose modules configs may name (docs/configs.md): their code is run"""
+    drain_s: float = 0.0
+    """Seconds that the shard which is running when the worker is told to stop has to end; then it is handed back"""
     give_up_s: float = 120.0
     """Seconds without an answer of the relay after which a shard is dropped: its lease is long gone by then."""
 
@@ -45,7 +47,8 @@ class WorkerConfig:
 def from_environment(env: Mapping[str, str] | None = None, torch: str = "none") -> WorkerConfig:
     """Reads ``RELAY_URL``, ``RELAY_WORKER_KEY``, ``RELAY_BROKER_URL`` and, where given, ``RELAY_WORKER_NAME``,
     ``RELAY_WORKER_DEVICE``, ``RELAY_WORKER_QUEUE``, ``RELAY_WORKER_DIR``, ``RELAY_WORKER_LAB``,
-    ``RELAY_WORKER_TRUST``, ``RELAY_WORKER_PLUGIN``, ``RELAY_WORKER_IMAGE``, ``RELAY_MODULE_PACKAGES``.
+    ``RELAY_WORKER_TRUST``, ``RELAY_WORKER_PLUGIN``, ``RELAY_WORKER_IMAGE``, ``RELAY_MODULE_PACKAGES``,
+    ``RELAY_WORKER_DRAIN_S``.
     ``torch`` is the installed version, by which the worker's own queue is named. Raises SettingsError naming what is
     missing.
     """
@@ -72,7 +75,15 @@ def from_environment(env: Mapping[str, str] | None = None, torch: str = "none") 
             raise SettingsError(
                 f"RELAY_MODULE_PACKAGES names {name!r}, which is no package", "import names, separated by commas"
             )
+    said = env.get("RELAY_WORKER_DRAIN_S", "").strip() or "0"
+    try:
+        drain_s = float(said)
+    except ValueError:
+        drain_s = -1.0
+    if not 0 <= drain_s < 86400:
+        raise SettingsError(f"RELAY_WORKER_DRAIN_S is {said!r}", "seconds, 0 to 86400")
     return WorkerConfig(
+        drain_s=drain_s,
         url=values["RELAY_URL"].rstrip("/"),
         key=values["RELAY_WORKER_KEY"],
         name=env.get("RELAY_WORKER_NAME", "") or f"{device}-{socket.gethostname()}-{os.getpid()}",
