@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from relay.agents.settings import AgentSettings
 from relay.domain.access import ONCALLS, Policy
 from relay.domain.access import problem_of as principal_problem
 from relay.errors import SettingsError
@@ -175,6 +176,10 @@ class Settings(BaseSettings):
     @field_validator("readers", "actors", "operators")
     @classmethod
     def _principals(cls, value: list[str]) -> list[str]:
+    agents: AgentSettings = Field(
+        default_factory=AgentSettings,
+        description="The model that is asked where rules are unsure; the table `[agents]` below.",
+    )
         for one in value:
             if problem := principal_problem(one):
                 raise ValueError(problem)

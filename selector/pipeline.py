@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from selector.agents import RulesAgent, TriageAgent
+from selector.agents import Agent, RulesAgent
+from selector.agents.port import SUSPECTED
 from selector.configs import Capability, ReuseConfigs
 from selector.discover import Discovery, Hints, Impact, Inventory, InventoryCache, Shelf, discover, has_tests, take
 from selector.model import (
@@ -24,11 +25,14 @@ from selector.model import (
     Tree,
 )
 from selector.plan import Budget, History, WorkerOffer, plan
+from selector.plan.model import RelevantTest
 from selector.plan.planner import OVER_BUDGET, rank
 from selector.plan.shadow import orders
+from selector.plan.suspected import Joined, join
 from selector.triage import Triage, triage
 from selector.triage.engagement import Uses
 from selector.triage.environment import Lifts
+from selector.trials import Differences
 
 NO_TESTS = NotExercised("test/", "this change leaves no test/ folder: there is no test to run")
 
@@ -38,7 +42,8 @@ class SelectionRequest:
     """Everything a selection depends on. ``opdb``: of the torch that will run; ``offers``: what live workers can run;
     ``engaged_before``: kernels that trusted runs counted, by test; ``hints``: what was measured elsewhere; ``shelf``:
     keeps the inventory for the next selection of this process; ``models``: agents on trial, whose answers nobody acts
-    on; ``clock``: seconds, for the timings only."""
+    on; ``suspect_room_s``: seconds of each worker for tests that the agent suspects, beside the budget; ``clock``:
+    seconds, for the timings only."""
 
     base: Tree
     head: Tree
@@ -51,8 +56,9 @@ class SelectionRequest:
     cache: InventoryCache | None = None
     engaged_before: Mapping[TestId, int] = field(default_factory=dict)
     history: History | None = None
-    agent: TriageAgent = field(default_factory=RulesAgent)
-    models: Sequence[TriageAgent] = ()
+    agent: Agent = field(default_factory=RulesAgent)
+    models: Sequence[Agent] = ()
+    suspect_room_s: float = 0.0
     hints: Hints = field(default_factory=Hints)
     shelf: Shelf | None = None
     clock: Callable[[], float] = time.perf_counter
@@ -85,24 +91,18 @@ def select(request: SelectionRequest) -> Selection:
     )
     sorted_out = sort(found.impacts, models=request.models)
     judged = now()
-    run_plan, planned = plan(
-        sorted_out.relevant,
-        request.change,
-        request.capability,
-        request.configs,
-        request.offers,
-        request.budget,
-        request.history,
-    )
+    run_plan, planned = _planned(request, sorted_out.relevant)
     run_plan = _not_exercised(run_plan, (*([NO_TESTS] if emptied else []), *found.not_exercised))
+    joined = _joined(request, found, sorted_out, sort, run_plan, planned)
+    run_plan, planned = joined.plan, joined.decisions
     ranked = rank(sorted_out.relevant, request.configs, request.history)
     shadow = Shadow(
         orders(ranked, request.budget.capacity),
         {one.test: round(one.seconds, 3) for one in ranked},
-        (*_would_reach(found, sort), *sorted_out.on_trial),
+        (*_would_reach(found, sort), *_would_suspect(request, found, run_plan), *sorted_out.on_trial),
     )
     done = now()
-    variants = {relevant.test: relevant.est_variants for relevant in sorted_out.relevant}
+    variants = {relevant.test: relevant.est_variants for relevant in (*sorted_out.relevant, *joined.relevant)}
     counts = {
         "files": len(request.change.files),
         "tests": inventory.count,
@@ -112,6 +112,7 @@ def select(request: SelectionRequest) -> Selection:
         **sorted_out.counts,
         "planned": len(run_plan.tests),
         "left_out": len(run_plan.left_out),
+        **({"suspected": len(joined.added)} if joined.added else {}),
         "est_variants": sum(variants[item.test] for item in run_plan.tests),
     }
     timings = {
@@ -135,6 +136,53 @@ def select(request: SelectionRequest) -> Selection:
     )
 
 
+def _planned(
+    request: SelectionRequest, relevant: Sequence[RelevantTest], seconds: float | None = None
+) -> tuple[RunPlan, tuple[Decision, ...]]:
+    """A plan within the run's budget, or within other ``seconds``."""
+    budget = request.budget if seconds is None else replace(request.budget, seconds=seconds)
+    return plan(
+        relevant, request.change, request.capability, request.configs, request.offers, budget, request.history
+    )  # fmt: skip
+
+
+def _joined(
+    request: SelectionRequest,
+    found: Discovery,
+    sorted_out: Triage,
+    sort: Callable[..., Triage],
+    run_plan: RunPlan,
+    planned: tuple[Decision, ...],
+) -> Joined:
+    """The plan with what the agent suspects where stage 1 could not map something."""
+    suspects = request.agent.suspects(found, request.change, request.head) if found.widened else ()
+    return join(
+        (run_plan, planned),
+        suspects,
+        sorted_out.relevant,
+        [impact.test for impact in found.impacts],
+        lambda impacts: sort(impacts, agent=RulesAgent()),
+        partial(_planned, request),
+        request.suspect_room_s,
+    )
+
+
+def _would_suspect(request: SelectionRequest, found: Discovery, run_plan: RunPlan) -> tuple[OnTrial, ...]:
+    """What models on trial would have put beside the plan."""
+    differences = Differences(Stage.DISCOVER)
+    planned = {one.test for one in run_plan.tests}
+    for model in request.models if found.widened else ():
+        name = f"model:{model.name}"
+        with differences.watched(name):
+            for one in model.suspects(found, request.change, request.head):
+                if one.test not in planned:
+                    said = Decision(
+                        Stage.DISCOVER, str(one.test), "impacted", SUSPECTED, one.reason, one.evidence, by=model.name
+                    )
+                    differences.otherwise(name, one.test, said, add=True)
+    return differences.opinions()
+
+
 def _would_reach(found: Discovery, sort: Callable[..., Triage]) -> list[OnTrial]:
     """What discover's rules on trial would have added to the tests that are for this device."""
     if found.watch is None:
@@ -142,7 +190,7 @@ def _would_reach(found: Discovery, sort: Callable[..., Triage]) -> list[OnTrial]
     differences = found.watch.differences
     for name, impacts in found.watch.impacts().items():
         with differences.watched(name):
-            for relevant, impact in _relevant(sort(impacts), impacts):
+            for relevant, impact in _relevant(sort(impacts, agent=RulesAgent()), impacts):
                 first = impact.evidence[0]
                 decision = Decision(
                     Stage.DISCOVER, str(relevant), "impacted", impact.codes[0], first.detail, impact.evidence

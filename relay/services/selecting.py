@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from relay.errors import RelayError, fault
 from relay.mirror.git import GitTree
-from relay.services import concluding, exploring, queueing, run_job
+from relay.services import advising, concluding, exploring, queueing, run_job
 from relay.services.device_configs import DeviceConfigs
 from relay.services.keeping import kept
 from relay.services.pinning import Unusable, device_for
@@ -97,6 +97,7 @@ def _select(engine: Engine, settings: Settings, run: Row[Any], claim: str) -> No
     repo.prepare(change.base, change.head)
     fetch_s = time.perf_counter() - fetched
     with GitTree(repo, change.base) as base, GitTree(repo, change.head) as head:
+        asked = advising.advice_or_rules(settings, change, head, device.capability, learned)
         selection = run_selector(
             SelectionRequest(
                 base=base,
@@ -112,6 +113,9 @@ def _select(engine: Engine, settings: Settings, run: Row[Any], claim: str) -> No
                 history=learned.history,
                 hints=Hints(_links(settings)),
                 shelf=_SHELF,
+                agent=asked.agent,
+                models=asked.on_trial,
+                suspect_room_s=asked.room_s,
             )
         )
     selection.timings["fetch"] = fetch_s
@@ -119,7 +123,7 @@ def _select(engine: Engine, settings: Settings, run: Row[Any], claim: str) -> No
         selection = replace(selection, warnings=(*selection.warnings, NO_MERGE_BASE))
     selection, drawn = exploring.extend(selection, _SHELF.latest, device.configs, settings, len(alive))
     extra = {"exploration": drawn, "shadow": exploring.shadow_map(selection.shadow)}
-    _store(engine, settings, run, claim, selection, device, extra)
+    _store(engine, settings, run, claim, selection, device, extra, asked)
 
 
 def _links(settings: Settings) -> MeasuredLinks | None:
@@ -141,6 +145,7 @@ def _store(
     selection: Selection,
     device: DeviceConfigs,
     extra: dict[str, Any],
+    asked: advising.Advice,
 ) -> None:
     now = time.time()
     device_name = run.device or settings.device
@@ -158,6 +163,7 @@ def _store(
             log.info("selection dropped: the run went on without it", dispatch=run.id)
             return
         plans.store(conn, run.id, selection, now, **extra)
+        asked.store(conn, run.id, device_name, now)
         shards.add(
             conn,
             dispatch_id=run.id,

@@ -7,6 +7,7 @@ from typing import Any, get_args
 from sqlalchemy import Connection, case, func, select
 
 from relay.errors import BadRequest, NotFound
+from relay.store import views_agents
 from relay.store.schema import decision, dispatch, outbox, plan, result
 from relay.store.views_device import device_time
 from relay.store.views_parts import (
@@ -91,6 +92,7 @@ def run(
         "results": results(conn, id, found["outcomes"], side=side, outcome=outcome, page=page, per=per),
         "device": device_time(conn, id, side),
         "decisions": decisions(conn, id, stage=stage, page=dpage, per=per),
+        "agents": views_agents.of_run(conn, id),
     }
 
 

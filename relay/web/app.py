@@ -10,7 +10,8 @@ from fastapi import FastAPI
 from relay import __version__
 from relay.settings import Settings
 from relay.store.db import migrate, open_engine
-from relay.web import backends, callback, hud, live, ops, pages, pages_run, problems, upgrade, webhook, workers
+from relay.web import act, backends, callback, downloads, hud, live, ops, pages, pages_log, pages_run, problems, sign_in, upgrade, webhook, workers
+from relay.web.agents import router as agents_router
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -33,5 +34,6 @@ def create_app(settings: Settings) -> FastAPI:
     for module in (webhook, callback, workers, hud, ops, live, pages, pages_run, upgrade):
         app.include_router(module.router)
     app.include_router(backends.router)
+    app.include_router(agents_router)
     pages.mount_static(app)
     return app

@@ -1,6 +1,9 @@
-"""Who answers where rules are unsure. *rules* is deterministic, offline and always there."""
+"""Who answers where rules are unsure. *rules* is deterministic, offline and always there; *model* may only propose.
 
-from selector.agents.port import TriageAgent
+Nothing here imports a model's library: ``selector.agents.model`` does, and only who hands a model in imports that.
+"""
+
+from selector.agents.port import Agent, Asked, Suspect, TriageAgent
 from selector.agents.rules import RulesAgent
 
-__all__ = ["RulesAgent", "TriageAgent"]
+__all__ = ["Agent", "Asked", "RulesAgent", "Suspect", "TriageAgent"]

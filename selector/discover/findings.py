@@ -36,6 +36,7 @@ IMPACT_CODES: dict[str, float] = {
     "failed-before": 0.3,
     "test-named": 0.3,
     "op-title": 0.3,
+    "agent-impact": 0.3,
     "area": 0.25,
     "smoke": 0.2,
     "same-class": 0.15,

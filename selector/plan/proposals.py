@@ -15,11 +15,12 @@ from selector.configs import ConfigProblem, ReuseConfigs
 from selector.configs.propose import limit_of
 from selector.model import Mode, Outcome, TestId, VariantResult
 from selector.plan.patch import ConfigEdit
-from selector.plan.tolerance import needed
+from selector.plan.patch_tolerance import ToleranceEdit
+from selector.plan.tolerance import Tolerance, needed
 from selector.verify.faults import environment_fault, fault_of
 from selector.verify.judge import fails
 
-Kind = Literal["promote", "demote", "quarantine", "limit", "tolerance", "remove"]
+Kind = Literal["promote", "demote", "quarantine", "limit", "tolerance", "remove", "agent"]
 STALE = frozenset(
     {"config-until-passed", "config-issue-closed", "config-dead-name", "config-dead-file", "config-unreachable"}
 )
@@ -44,7 +45,7 @@ class Proposal:
     subject: str
     reason: str
     evidence: tuple[str, ...]
-    edit: ConfigEdit | None = None
+    edit: ConfigEdit | ToleranceEdit | None = None
     until: str = ""
 
 
@@ -56,9 +57,19 @@ class Run:
     results: Sequence[VariantResult]
 
 
+@dataclass(frozen=True, slots=True)
+class Rough:
+    """A test that was off by rounding in every run; ``failed``: its failures."""
+
+    test: TestId
+    runs: Sequence[Run]
+    failed: Sequence[VariantResult]
+
+
 @dataclass(slots=True)
 class Found:
     proposals: list[Proposal] = field(default_factory=list)
+    rough: list[Rough] = field(default_factory=list)
     unexplained: list[TestId] = field(default_factory=list)
     """tests that fail for no limit of the device that is known: an entry would hide a fault"""
 
@@ -72,7 +83,43 @@ def propose(
         usable = [run for run in (_without_faults(run) for run in runs[test]) if run.results]
         if usable:
             _test(test, usable, configs, today, enough or Enough(), found)
+    found.proposals += tolerances(found.rough, configs, enough or Enough())
     return found
+
+
+def tolerances(rough: Sequence[Rough], configs: ReuseConfigs, enough: Enough) -> list[Proposal]:
+    """One for each op and dtype (for each test and dtype, of tests without ops) of which enough runs were measured."""
+    groups: dict[tuple[str, str | None, str | None], list[tuple[Rough, VariantResult]]] = {}
+    for one in rough:
+        for result in one.failed:
+            key = ("" if result.op else str(one.test), result.op, result.dtype)
+            groups.setdefault(key, []).append((one, result))
+    found = []
+    for (name, op, dtype), members in sorted(groups.items(), key=lambda item: tuple(map(str, item[0]))):
+        runs = {(run.commit, at) for one, _ in members for at, run in enumerate(one.runs)}
+        commits = {commit for commit, _ in runs}
+        close = needed(result.message for _, result in members)
+        if close is None or len(runs) < enough.runs or len(commits) < enough.commits:
+            continue
+        tests = list(dict.fromkeys(one.test for one, _ in members))
+        told = f"{len(runs)} runs on {len(commits)} commits, {len(tests)} test" + ("s" if len(tests) > 1 else "")
+        subject = " ".join(word for word in (name, op, dtype) if word)
+        evidence = (told, close.measured)
+        edit = _tolerance(configs, tests[0], op, dtype, close, "; ".join(evidence))
+        reason = close.sentence if edit else f"{close.sentence}; the failures name no dtype that a config could name"
+        found.append(Proposal("tolerance", subject, reason, evidence, edit))
+    return found
+
+
+def _tolerance(
+    configs: ReuseConfigs, test: TestId, op: str | None, dtype: str | None, close: Tolerance, evidence: str
+) -> ToleranceEdit | None:
+    if dtype is None or "," in dtype:
+        return None
+    supported = tuple(sorted(configs.dtypes(test).supported or ()))
+    mode = configs.rule(test, op, "", dtype).mode
+    why = "off by no more than rounding"
+    return ToleranceEdit(test, op, dtype, close.atol, close.rtol, why, evidence, mode, supported)
 
 
 def stale(problems: Iterable[ConfigProblem]) -> list[Proposal]:
@@ -119,8 +166,8 @@ def _test(test: TestId, runs: Sequence[Run], configs: ReuseConfigs, today: date,
         reason = "; ".join(sorted({limit[1] for limit in limits if limit}))
         mode = Mode.SKIP if "skip" in modes else Mode.XFAIL
         found.proposals.append(Proposal("limit", str(test), reason, (told,), ConfigEdit(test, mode, reason, told)))
-    elif close is not None and len(runs) >= enough.runs:
-        found.proposals.append(Proposal("tolerance", str(test), close.sentence, (told, close.measured)))
+    elif close is not None and plenty:
+        found.rough.append(Rough(test, runs, failed))
     elif plenty:
         until = (today + timedelta(days=90)).isoformat()
         reason = f"fails on trunk: {(failed[0].message or failed[0].outcome.value).splitlines()[0][:160]}"

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from selector.agents import RulesAgent
+from selector.agents import Asked, RulesAgent
 from selector.configs import Capability
 from selector.discover import Impact, Inventory
 from selector.model import Decision, Evidence, OpDatabase, TestId
@@ -184,9 +184,9 @@ class _Noting(RulesAgent):
     def __init__(self) -> None:
         self.asked: set[TestId] = set()
 
-    def answer(self, subject: Subject, asked: Opinion) -> Opinion:
-        self.asked.add(subject.id)
-        return super().answer(subject, asked)
+    def answers(self, asked: Sequence[Asked], controls: Sequence[Subject]) -> list[Opinion]:
+        self.asked.update(one.subject.id for one in asked)
+        return super().answers(asked, controls)
 
 
 def figures(rows: Iterable[Row]) -> Figures:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 
-from selector.agents.port import TriageAgent
+from selector.agents.port import CONFIRMS, DROPPED, Asked, TriageAgent
 from selector.configs import Capability
 from selector.discover import Impact, Inventory
 from selector.discover.opindex import OpIndex
@@ -20,7 +19,11 @@ from selector.triage.subject import Opinion, Ruling, Subject
 from selector.triage.variants import estimate
 from selector.trials import Differences
 
-STAGE_CODES = frozenset({"engaged-before", "idle-before", "no-rule"})
+STAGE_CODES = frozenset({"engaged-before", "idle-before", "no-rule", DROPPED, "agent-unconfirmed"})
+MUST_RUN = frozenset({"edited-test", "new-test"})
+"""codes of tests that the change edits or adds: no agent drops them"""
+SURE = 0.9
+"""confidence from which a test that the rules keep is a control: who drops it is wrong"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,31 +55,39 @@ def triage(
 
     ``engaged_before``: kernels that trusted runs counted on the device; a test with any is never dropped.
     ``idle_before``: tests that passed in trusted runs without a kernel, which answers where the rules are not sure.
-    ``agent`` answers where neither is sure; whatever it does not drop with a reason stays. ``lifts``: the limits
+    ``agent`` answers where neither is sure; what it does not drop stays, and so does what it drops without a critic's
+    word, what the change edits or adds, and what ran kernels. ``lifts``: the limits
     that a config lifts for a test; ``environment``: the machine that will run the tests; ``uses``: what tests
     do with their device, read from their sources; ``models``: agents on trial, asked what ``agent`` is asked, without
     effect.
     """
     engaged = engaged_before or {}
-    differences = Differences(Stage.TRIAGE)
     index = OpIndex(opdb)
     relevant: list[RelevantTest] = []
     decisions: list[Decision] = []
+    differences = Differences(Stage.TRIAGE)
     counts = {"relevant": 0, "irrelevant": 0, "ask": 0}
+    subjects: list[Subject] = []
     for impact in impacts:
         found = inventory.find(impact.test)
         if found is None:
             raise LookupError(f"{impact.test} is impacted but not in the inventory")
         lifted = lifts(impact.test) if lifts is not None else NOTHING
-        subject = Subject(impact, *found, inventory, capability, index, lifted, environment, uses)
-        kernels = engaged.get(impact.test, 0)
-        asked, first = _judge(subject)
-        opinion = first
-        if first.ruling is Ruling.ASK:
-            counts["ask"] += 1
-            opinion = _idle(first) if impact.test in idle_before else agent.answer(subject, first)
-        opinion = _settled(opinion, kernels)
-        _try(subject, asked, first, opinion, kernels, models, differences)
+        subjects.append(Subject(impact, *found, inventory, capability, index, lifted, environment, uses))
+    judged = [_judge(subject) for subject in subjects]
+    firsts = [opinion for _, opinion in judged]
+    opinions = [
+        _idle(o) if o.ruling is Ruling.ASK and s.id in idle_before else o for s, o in zip(subjects, firsts, strict=True)
+    ]
+    asked = [at for at, opinion in enumerate(opinions) if opinion.ruling is Ruling.ASK]
+    sure = [s for s, o in zip(subjects, opinions, strict=True) if o.ruling is Ruling.RELEVANT and o.confidence >= SURE]
+    for at, answer in _answers(agent, [(at, subjects[at], opinions[at]) for at in asked], sure):
+        opinions[at] = _allowed(subjects[at], opinions[at], answer)
+    for at, (subject, (before, first), opinion) in enumerate(zip(subjects, judged, opinions, strict=True)):
+        impact = subject.impact
+        opinions[at] = opinion = _settled(opinion, engaged.get(impact.test, 0))
+        _try(subject, before, opinion, differences)
+        counts["ask"] += first.ruling is Ruling.ASK
         counts[opinion.ruling.value] += 1
         decisions.append(_decision(subject, opinion))
         if opinion.ruling is not Ruling.IRRELEVANT:
@@ -85,6 +96,12 @@ def triage(
             variants, slow = estimate(subject, ops)
             weight = round(impact.weight * (0.5 + 0.5 * opinion.confidence), 4)
             relevant.append(RelevantTest(impact.test, impact.codes, weight, variants, slow, tuple(sorted(ops))))
+    for model in models:
+        name = f"model:{model.name}"
+        with differences.watched(name):
+            for at, answer in _answers(model, [(at, subjects[at], firsts[at]) for at in asked], sure):
+                said = _settled(answer, engaged.get(subjects[at].id, 0))
+                _compare(name, subjects[at], said, opinions[at], differences)
     return Triage(tuple(relevant), tuple(decisions), counts, differences.opinions())
 
 
@@ -107,30 +124,42 @@ def _settled(opinion: Opinion, kernels: int) -> Opinion:
     return _engaged(opinion, kernels) if kernels > 0 and opinion.ruling is Ruling.IRRELEVANT else opinion
 
 
-def _try(
-    subject: Subject,
-    asked: int,
-    first: Opinion,
-    opinion: Opinion,
-    kernels: int,
-    models: Sequence[TriageAgent],
-    differences: Differences,
-) -> None:
-    """Asks the rules on trial that stand before the one that answered (``first``, after ``asked`` others), and models
-    on trial what the agent was asked. Notes where the outcome would have been another than ``opinion``; what one of
-    them is not sure of either is kept."""
+def _try(subject: Subject, before: int, opinion: Opinion, differences: Differences) -> None:
+    """Asks the rules on trial that stand in front of the one that answered, ``before`` others having said nothing, and
+    notes where the outcome would have been another than ``opinion``; what one of them is not sure of either is kept."""
+    for name, rule, ahead in TRIALS:
+        if ahead <= before:
+            with differences.watched(name):
+                said = rule(subject)
+                if said is not None:
+                    _compare(name, subject, said, opinion, differences)
+
+
+def _compare(name: str, subject: Subject, said: Opinion, opinion: Opinion, differences: Differences) -> None:
     dropped = opinion.ruling is Ruling.IRRELEVANT
-    trials: list[tuple[str, Callable[[], Opinion | None]]] = [
-        (name, partial(rule, subject)) for name, rule, ahead in TRIALS if ahead <= asked
-    ]
-    if first.ruling is Ruling.ASK:
-        trials += [(f"model:{model.name}", partial(model.answer, subject, first)) for model in models]
-    for name, ask in trials:
-        with differences.watched(name):
-            said = ask()
-            answer = _settled(said, kernels) if said is not None else opinion
-            if (answer.ruling is Ruling.IRRELEVANT) is not dropped:
-                differences.otherwise(name, subject.id, _decision(subject, answer), add=dropped)
+    if (said.ruling is Ruling.IRRELEVANT) is not dropped:
+        differences.otherwise(name, subject.id, _decision(subject, said), add=dropped)
+
+
+def _answers(
+    agent: TriageAgent, asked: Sequence[tuple[int, Subject, Opinion]], sure: Sequence[Subject]
+) -> list[tuple[int, Opinion]]:
+    """(place, answer) of everything that is asked, at once: an agent may ask a model about many tests together."""
+    if not asked:
+        return []
+    said = agent.answers([Asked(subject, opinion) for _, subject, opinion in asked], sure)
+    return [(at, answer) for (at, _, _), answer in zip(asked, said, strict=True)]
+
+
+def _allowed(subject: Subject, asked: Opinion, answer: Opinion) -> Opinion:
+    """An agent's answer, but for a drop that it may not make: of what the change edits or adds, or on its own word."""
+    if answer.ruling is Ruling.IRRELEVANT and answer.by == CONFIRMS and MUST_RUN.isdisjoint(subject.impact.codes):
+        return answer
+    if answer.ruling is Ruling.RELEVANT:
+        return answer
+    why = "the change edits or adds it" if not MUST_RUN.isdisjoint(subject.impact.codes) else "no critic agreed"
+    reason = f"kept: {answer.by} would leave it out, and {why}; {asked.reason}"
+    return replace(asked, ruling=Ruling.RELEVANT, code="agent-unconfirmed", reason=reason)
 
 
 def _engaged(opinion: Opinion, kernels: int) -> Opinion:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import get_args
 
+from selector.agents.port import SUSPECTED
 from selector.model import (
     Decision,
     Evidence,
@@ -31,6 +32,8 @@ from selector.verify.sentence import Facts, conclude
 from selector.verify.text import NAME, clean, count
 from selector.verify.trusted import Trusted
 
+BESIDE = frozenset({(EXPLORED,), (SUSPECTED,)})
+"""the codes of tests that run beside what the rules selected"""
 _NOT_EXECUTED = frozenset((Outcome.SKIPPED, Outcome.SELF_SKIPPED))
 _KIND_ORDER = {kind: place for place, kind in enumerate(get_args(FailureKind))}
 
@@ -64,8 +67,8 @@ def verify(
     executed = [r for r in head if r.outcome not in _NOT_EXECUTED]
     not_exercised = _not_exercised(problems, plan)
     facts = Facts(
-        # what was drawn and not reached may be blamed on the change, and weakens its verdict in no other way
-        judged=tuple(j for j in judged if j.counts or j.cause.codes != (EXPLORED,)),
+        # what runs beside what was selected may be blamed on the change, and weakens its verdict in no other way
+        judged=tuple(j for j in judged if j.counts or j.cause.codes not in BESIDE),
         counts=counts,
         tests=len({r.test for r in executed}),
         planned=len(plan.tests),
@@ -144,7 +147,7 @@ def _missing(head: Sequence[VariantResult], problems: Sequence[ShardProblem], pl
         p.test
         for p in plan.tests
         if p.test not in ran
-        and p.codes != (EXPLORED,)  # drawn, and not reached by the change: it may well have nothing for the device
+        and p.codes not in BESIDE  # not reached by the change: it may well have nothing for the device
         and str(p.test) not in explained
         and p.test.file not in explained
     )

@@ -7,7 +7,7 @@ from selector.triage.subject import Opinion, Ruling, Subject
 
 CODES = ("device-generic", "device-generic-unsupported")
 # features of a test -> the sheet's word that says whether the device has them
-_SHEET = {"sparse": "sparse", "quantized": "quantized", "inductor": "compile_inductor", "pin_memory": "pin_memory"}
+SHEET_WORDS = {"sparse": "sparse", "quantized": "quantized", "inductor": "compile_inductor", "pin_memory": "pin_memory"}
 
 
 def judge(subject: Subject) -> Opinion | None:
@@ -18,7 +18,7 @@ def judge(subject: Subject) -> Opinion | None:
     fact = subject.place("instantiation", f"{cls.name} is instantiated for device types", call.line)
     missing = sorted(
         feature
-        for feature, word in _SHEET.items()
+        for feature, word in SHEET_WORDS.items()
         if feature in subject.features and subject.capability.features.get(word) is False
     )
     if missing:

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from selector.agents import RulesAgent
+from selector.agents import Asked, RulesAgent
 from selector.configs import Capability
 from selector.discover import Impact, Inventory, take
 from selector.discover.findings import IMPACT_CODES
@@ -209,19 +210,28 @@ def test_a_test_that_was_seen_to_engage_is_never_dropped() -> None:
 
 
 class Dropper:
-    name = "model"
+    def __init__(self, name: str) -> None:
+        self.name = name
 
-    def answer(self, subject: Subject, asked: Opinion) -> Opinion:
-        return replace(asked, ruling=Ruling.IRRELEVANT, by=self.name)
+    def answers(self, asked: Sequence[Asked], controls: Sequence[Subject]) -> list[Opinion]:
+        return [replace(one.opinion, ruling=Ruling.IRRELEVANT, by=self.name) for one in asked]
 
 
-def test_an_agents_drop_counts_but_not_against_kernels() -> None:
+def test_a_confirmed_drop_counts_but_not_against_kernels() -> None:
     found = inventory(body_of() + MADE.format(", only_for=devices()"))
     (impact,) = impacts(found)
-    dropped = triage([impact], found, SHEET, agent=Dropper())
-    assert (dropped.counts, only(dropped).by) == ({"relevant": 0, "irrelevant": 1, "ask": 1}, "model")
-    kept = triage([impact], found, SHEET, engaged_before={impact.test: 1}, agent=Dropper())
+    dropped = triage([impact], found, SHEET, agent=Dropper("critic"))
+    assert (dropped.counts, only(dropped).by) == ({"relevant": 0, "irrelevant": 1, "ask": 1}, "critic")
+    kept = triage([impact], found, SHEET, engaged_before={impact.test: 1}, agent=Dropper("critic"))
     assert only(kept).code == "engaged-before"
+
+
+@pytest.mark.parametrize(("name", "code"), [("model", "helper"), ("critic", "edited-test"), ("critic", "new-test")])
+def test_no_agent_drops_on_its_own_word_nor_what_the_change_edits(name: str, code: str) -> None:
+    found = inventory(body_of() + MADE.format(", only_for=devices()"))
+    kept = triage(impacts(found, codes=(code,)), found, SHEET, agent=Dropper(name))
+    assert (only(kept).verdict, only(kept).code, only(kept).by) == ("relevant", "agent-unconfirmed", "rules")
+    assert len(kept.relevant) == 1
 
 
 def test_the_rules_agent_keeps_what_is_unclear() -> None:

@@ -1,0 +1,33 @@
+"""Tests of which the answer is known, asked among the others: who is wrong about them is not believed about any."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from random import Random
+
+from selector.model import TestId
+from selector.triage.subject import Subject
+
+A_BATCH = 3
+
+
+def chosen(controls: Sequence[Subject], seed: str, most: int = A_BATCH) -> list[Subject]:
+    """At most ``most`` of the controls, the same ones for the same seed; nobody outside can tell which."""
+    return _random(seed).sample(sorted(controls, key=lambda s: s.id), min(most, len(controls)))
+
+
+def mixed(subjects: Iterable[Subject], seed: str) -> list[Subject]:
+    """In an order from which nothing follows."""
+    found = sorted(subjects, key=lambda s: s.id)
+    _random(seed + "order").shuffle(found)
+    return found
+
+
+def failed(dropped: Iterable[TestId], controls: Iterable[Subject]) -> bool:
+    """Whether a control is among what is to be dropped."""
+    return not {subject.id for subject in controls}.isdisjoint(dropped)
+
+
+def _random(seed: str) -> Random:
+    return Random(hashlib.blake2b(seed.encode(), digest_size=16).hexdigest())
