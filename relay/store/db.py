@@ -7,17 +7,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from alembic import command
-from alembic.config import Config
-from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import ArgumentError
 
 from relay.errors import SettingsError
+from relay.store.migrating import MIGRATIONS, migrate
 from relay.store.turn import Turn
 
+__all__ = ["MIGRATIONS", "migrate", "open_engine", "open_migrated", "reading"]
 TURN = "turn"
-MIGRATIONS = Path(__file__).with_name("migrations")
 
 
 def open_engine(url: str, *, answering: bool = False) -> Engine:
@@ -107,20 +105,3 @@ def open_migrated(url: str) -> Engine:
     engine = open_engine(url)
     migrate(engine)
     return engine
-
-
-def migrate(engine: Engine) -> None:
-    """Brings the database to the newest schema. Safe to call from several processes: Alembic's version row decides.
-    SettingsError when there is no database to be had there, or that of a newer release."""
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    shown = engine.url.render_as_string(hide_password=True)
-    try:
-        with engine.begin() as conn:
-            config.attributes["connection"] = conn
-            command.upgrade(config, "head")
-    except DBAPIError as exc:
-        problem = str(exc.orig).strip().splitlines()[0]
-        raise SettingsError(f"database_url: {shown}: {problem}", "give a database that can be written") from exc
-    except CommandError as exc:
-        raise SettingsError(f"database_url: {shown}: {exc}", "a newer release made it: start that one") from exc

@@ -18,6 +18,7 @@ from worker_process import workers
 from worker_web import ADDS, SLOW, Relay, wait_for
 
 from relay import broker
+from relay.protocol import WORKER_API
 from relay.web.app import create_app
 from relay.worker import agent
 
@@ -88,7 +89,8 @@ class FirstVersion:
 
         async def older(message: Any) -> None:
             if message["type"] == "http.response.body":
-                body = message["body"].replace(b'"protocol":2,', b'"xprotoco":2,')  # of the same length
+                named = f'"protocol":{WORKER_API},'.encode()
+                body = message["body"].replace(named, named.replace(b"protocol", b"xprotoco"))  # of the same length
                 message = {**message, "body": body}
             await send(message)
 
