@@ -153,6 +153,10 @@ class Settings(BaseSettings):
     reconcile_s: float = Field(
         300.0, gt=0, description="Seconds between two looks at GitHub's list of deliveries for what never arrived."
     )
+    artifacts_url: str = Field(
+        "", description="Where logs are kept: a folder, or a URL that fsspec knows (s3://…); empty: data_dir/artifacts."
+    )
+    keep_logs_days: float = Field(14.0, gt=0, description="Days that what tests printed is kept.")
     keep_bodies_days: float = Field(14.0, gt=0, description="Days that bodies of routed webhooks are kept.")
     keep_ignored_days: float = Field(
         5.0, ge=4, description="Days that ignored webhooks are remembered; GitHub can send one again for 3."

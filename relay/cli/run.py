@@ -19,8 +19,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from relay.domain import result_reports as reports
 from relay.errors import RelayError, SettingsError
-from relay.reuse import reports
 from relay.services.device_configs import DeviceConfigs, load_device
 from selector.configs import ReuseConfigs
 from selector.configs.tags import parse_tags

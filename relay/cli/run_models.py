@@ -18,8 +18,8 @@ from rich.table import Table
 
 from relay.cli.config import read_text, yaml_files
 from relay.cli.run import Wanted, execute, print_results, write
+from relay.domain import result_reports as reports
 from relay.errors import SettingsError
-from relay.reuse import reports
 from relay.services.device_configs import DeviceConfigs, load_device
 from selector.configs import ConfigSource, load_configs
 from selector.configs.cases import Case, cases_of

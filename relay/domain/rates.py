@@ -15,4 +15,4 @@ def wilson(hits: int, tries: int, confidence: float = 0.95) -> tuple[float, floa
     share, spread = hits / tries, z * z / tries
     middle = (share + spread / 2) / (1 + spread)
     half = z * sqrt(share * (1 - share) / tries + spread / tries / 4) / (1 + spread)
-    return max(0.0, middle - half), min(1.0, middle + half)
+    return max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half))

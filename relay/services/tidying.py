@@ -1,4 +1,4 @@
-"""Forgets what is old: bodies of routed webhooks, ignored webhooks, used tokens, settled redeliveries."""
+"""Forgets what is old: bodies of routed webhooks, ignored webhooks, used tokens, settled redeliveries, logs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection, Engine
 
+from relay.artifacts import artifacts
+from relay.services import printing
 from relay.settings import Settings
-from relay.store import commits, deliveries, redeliveries
+from relay.store import agents, commits, deliveries, redeliveries
 
 log = structlog.get_logger(__name__)
 BATCH = 1000
@@ -25,19 +27,31 @@ def tidy(engine: Engine, settings: Settings, now: float) -> dict[str, Any]:
         "bodies": _in_batches(engine, lambda conn: deliveries.drop_bodies(conn, bodies, BATCH)),
         "ignored": _in_batches(engine, lambda conn: deliveries.drop_ignored(conn, ignored, BATCH)),
     }
+    logs = now - settings.keep_logs_days * DAY_S
+    store = artifacts(settings)
+    forgotten["logs"] = _until_few(lambda: printing.forget(engine, store, logs, BATCH))
     with engine.begin() as conn:
         forgotten["redeliveries"] = redeliveries.purge(conn, ignored)
         forgotten["commits"] = commits.purge(conn, now - DAY_S)
+    said = now - settings.agents.keep_days * DAY_S
+    forgotten["agents"] = _in_batches(engine, lambda conn: agents.purge(conn, said, BATCH))
     if any(forgotten.values()):
         log.info("tidied", **forgotten)
     return forgotten
 
 
 def _in_batches(engine: Engine, drop: Callable[[Connection], int]) -> int:
+    def once() -> int:
+        with engine.begin() as conn:
+            return drop(conn)
+
+    return _until_few(once)
+
+
+def _until_few(drop: Callable[[], int]) -> int:
     total = 0
     while True:
-        with engine.begin() as conn:
-            dropped = drop(conn)
+        dropped = drop()
         total += dropped
         if dropped < BATCH:
             return total

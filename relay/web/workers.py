@@ -8,15 +8,16 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from anyio import to_thread
-from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from sqlalchemy import Engine
 
+from relay.artifacts import artifacts
 from relay.errors import BadRequest, Forbidden, Unauthorized
 from relay.protocol import WORKER_API
 from relay.queue.names import is_shard_queue
-from relay.services import leasing
+from relay.services import leasing, printing
 from relay.services.upstream import mirror
 from relay.store import workers
 from relay.web.body import body_of, parse, read_body
@@ -81,6 +82,8 @@ class ResultLine(BaseModel):
     meter: dict[MeterName, MeterCount] | None = None
     message: str | None = Field(None, max_length=8192)
     log_tail: str | None = Field(None, max_length=16384)
+    log_begin: int | None = Field(None, ge=0, le=2**40)
+    log_end: int | None = Field(None, ge=0, le=2**40)
     attempt: int = Field(0, ge=0, le=100)
 
     @field_validator("test")
@@ -196,6 +199,18 @@ def release(shard_id: str, token: Token, request: Request) -> dict[str, bool]:
     """Since version 2: a worker that stops gives its shard back."""
     leasing.release(request.app.state.engine, shard_id, token, time.time())
     return {"ok": True}
+
+
+@router.put("/leases/{shard_id}/log")
+async def log(
+    shard_id: str, token: Token, request: Request, begin: Annotated[int, Query(ge=0, le=2**40)]
+) -> dict[str, int]:
+    """Since version 2: a piece of what the shard's tests printed; answers where the next one begins."""
+    state = request.app.state
+    data = await read_body(request, printing.MAX_PIECE, "send at most 1 MiB at a time")
+    store = artifacts(state.settings)
+    end = await to_thread.run_sync(printing.take, state.engine, store, shard_id, token, begin, data, time.time())
+    return {"end": end}
 
 
 @router.post("/leases/{shard_id}/complete")

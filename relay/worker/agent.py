@@ -17,11 +17,12 @@ from typing import Any
 import structlog
 
 from relay.errors import Conflict, LeaseLost, NotFound, RelayError, Unavailable
-from relay.protocol import RELEASE
+from relay.protocol import LOGS, RELEASE
 from relay.worker import adapters, overlay, sandbox
 from relay.worker.client import Client, Refused, patient
 from relay.worker.config import WorkerConfig
 from relay.worker.runners import Order, Runners, Running
+from relay.worker.shipping import Shipping
 from relay.worker.trees import Trees
 
 log = structlog.get_logger(__name__)
@@ -175,6 +176,10 @@ class _Leased:
             "plugin": self._config.plugin,
             "module_packages": self._config.module_packages,
         }
+        shipping = None
+        if int(self._lease.get("protocol") or 1) >= LOGS:
+            told["log"] = str(tmp / "printed.log")
+            shipping = Shipping(self._client, self._id, tmp / "printed.log")
         spec.write_text(json.dumps(told))
         read, write = os.pipe()
         with open(tmp / "runner.log", "wb") as out:
@@ -185,7 +190,9 @@ class _Leased:
             running = self._runners.run(order)
         os.close(write)
         try:
-            last = self._stream(read)
+            last = self._stream(read, shipping)
+            if shipping is not None and not self._over.is_set():
+                shipping.finish(stop=lambda: self._stop.is_set() or self._lost)
         finally:
             os.close(read)
             _end(running)
@@ -208,8 +215,8 @@ class _Leased:
         wanted = self._lease["shard"]["runtime"]["kind"] == "overlay" and site is not None
         return wanted and site is not None and overlay.needed(tree, files, site)
 
-    def _stream(self, fd: int) -> dict[str, Any] | None:
-        """Reads lines until the runner closes the pipe; sends them every FLUSH_S or FLUSH_LINES."""
+    def _stream(self, fd: int, shipping: Shipping | None) -> dict[str, Any] | None:
+        """Reads lines until the runner closes the pipe; sends them every FLUSH_S or FLUSH_LINES, and the log beside."""
         buffer, pending, last = b"", [], None
         sent_at = time.monotonic()
         pipe_open = True
@@ -236,6 +243,8 @@ class _Leased:
                     # the relay restarts: keep the lines and go on, until there are too many of them
                     if len(pending) > BUFFERED_LINES or not pipe_open:
                         self._patiently(lambda: self._send(pending))
+            if shipping is not None:
+                shipping.go_on()
         return last
 
     def _send(self, pending: list[dict[str, Any]]) -> None:

@@ -212,6 +212,7 @@ class Batch:
             kernels=counted[0],
             modelled_us=counted[1],
             meter=counted[2],
+            printed=(self._host.logs.tests, self._log_from, self._log_size()),
             **values,
         )
         self._position += 1

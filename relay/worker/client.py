@@ -68,6 +68,15 @@ class Client:
             headers={"Content-Type": "application/x-ndjson"},
         )
 
+    def log(self, shard_id: str, begin: int, data: bytes) -> None:
+        """Sends the bytes of the shard's log from ``begin`` on; for a relay that speaks relay.protocol.LOGS."""
+        self._send(
+            "PUT",
+            f"/worker/leases/{shard_id}/log?begin={begin}",
+            content=data,
+            headers={"Content-Type": "application/octet-stream"},
+        )
+
     def complete(self, shard_id: str, status: str, error: str | None, report: dict[str, Any]) -> None:
         body = {"status": status, "error": error and error[:8000], "report": report}
         self._send("POST", f"/worker/leases/{shard_id}/complete", json=body)

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from relay import device
+from relay.domain import result_reports as reports
 from relay.errors import BadRequest, RelayError
-from relay.reuse import reports
 from relay.worker import sandbox
 from relay.worker.shard_run import BATCH, Head, Runner
 from relay.worker.spec import Shard, read_spec
@@ -105,6 +105,8 @@ def run_one(
         emit({"failed": str(exc)})
         print(f"relay-runner: {exc}", file=sys.stderr)  # noqa: T201
         status = 3
+    finally:
+        runner.close()
     if head is None or status:
         runner.end_host()
     elif head.host is not None:

@@ -17,6 +17,7 @@ from relay.worker.batch import Batch, Row
 from relay.worker.host import Job
 from relay.worker.hostproc import HostGone, HostProcess, Surroundings
 from relay.worker.outcome import moded
+from relay.worker.printed import Printed
 from relay.worker.spec import Shard
 from selector.configs import Capability, ConfigSource, ReuseConfigs, load_capability, load_configs
 from selector.errors import SelectorError
@@ -69,6 +70,7 @@ class Runner:
         self._leaks: list[dict[str, Any]] = []
         self._implausible: list[str] = []
         self._counted = [0, 0.0]
+        self._printed = Printed(Path(shard.log) if shard.log else None)
         self.governed: dict[str, dict[str, Any]] = {}
         """``entry`` (where the governing one stands, None: nowhere) and ``tags`` of each reported variant, by key."""
         self._collected = 0
@@ -114,6 +116,10 @@ class Runner:
             "timings": {key: round(value, 3) for key, value in self._timings.items()},
             "isolation": {**self._isolation.as_report(), "restarts": self._restarts},
         }
+
+    def close(self) -> None:
+        """Lets go of the log."""
+        self._printed.close()
 
     # ------------------------------------------------------------------------------------------------------- before
 
@@ -294,6 +300,11 @@ class Runner:
         self.governed[row.key] = {"entry": row.source, "tags": list(row.tags)}
         self._counted[0] += values.get("kernels") or 0
         self._counted[1] += values.get("modelled_us") or 0.0
+        printed = values.pop("printed", None)
+        if printed is not None:
+            title = f"{row.key}: {final.value}, {values.get('seconds') or 0.0:.3f} s"
+            output, start, end = printed
+            values |= self._printed.keep(title, output, start, end, values.get("message"))
         self._emit(
             {
                 "test": str(row.test),

@@ -50,6 +50,9 @@ class Shard:
     module_packages: tuple[str, ...] = ()
     """Packages beside torch.nn whose modules the configs may name; set by the worker, not by the relay."""
 
+    log: str = ""
+    """File that what the tests print is kept in, for the relay; set by the worker. Empty: it is not kept."""
+
     @property
     def files(self) -> tuple[str, ...]:
         """The test files, in the order of their first test."""
@@ -57,7 +60,7 @@ class Shard:
 
 
 def parse_shard(
-    shard: Mapping[str, Any], done: Any = (), plugin: str = "", module_packages: Sequence[str] = ()
+    shard: Mapping[str, Any], done: Any = (), plugin: str = "", module_packages: Sequence[str] = (), log: str = ""
 ) -> Shard:
     """Reads the ``shard`` of a lease. Raises BadRequest that names the key that cannot be used."""
     if not isinstance(shard, Mapping):
@@ -108,6 +111,7 @@ def parse_shard(
         trusted=need("trusted", bool, False),
         plugin=plugin,
         module_packages=tuple(module_packages),
+        log=log,
     )
 
 
@@ -123,5 +127,6 @@ def read_spec(text: str) -> Shard:
             value.get("done") or (),
             str(value.get("plugin") or ""),
             [str(name) for name in value.get("module_packages") or ()],
+            str(value.get("log") or ""),
         )
     return parse_shard(value, value.get("done") or () if isinstance(value, dict) else ())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.reuse import reports
+from relay.domain import result_reports as reports
 from selector.configs.tags import TagExpressionError, parse_tags
 from selector.model import Mode, Outcome
 

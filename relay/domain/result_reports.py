@@ -5,10 +5,11 @@ Takes the runner's result lines (docs/worker-api.md), with ``entry`` and ``tags`
 
 from __future__ import annotations
 
+import json
 import re
 import xml.etree.ElementTree as ET
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from selector.model import Mode, Outcome
@@ -78,6 +79,35 @@ def junit(lines: Sequence[Line], errors: Iterable[Mapping[str, str]] = (), name:
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
 
+def junit_parts(
+    suites: Iterable[tuple[str, Sequence[Line]]], counts: Mapping[tuple[str, str], int], seconds: float, name: str
+) -> Iterator[str]:
+    """The same document piece by piece, for runs whose results do not fit into memory: ``suites`` are (file, lines),
+    a file may come several times; ``counts`` are of all lines by (outcome, mode), ``seconds`` their sum."""
+    totals = _totals(counts)
+    root = ET.Element("testsuites", name=_clean(name))
+    _count(root, totals, seconds)
+    head = ET.tostring(root, encoding="unicode")
+    yield '<?xml version="1.0" encoding="utf-8"?>\n' + head.removesuffix(" />").removesuffix("/>") + ">\n"
+    for file, members in suites:
+        suite = ET.Element("testsuite", name=_clean(file))
+        for line in members:
+            _case(suite, line, file)
+        found = Counter(_kind(line) for line in members)
+        found["tests"] = len(members)
+        _count(suite, found, sum(float(line.get("seconds") or 0) for line in members))
+        yield ET.tostring(suite, encoding="unicode") + "\n"
+    yield "</testsuites>\n"
+
+
+def _totals(counts: Mapping[tuple[str, str], int]) -> Counter[str]:
+    totals = Counter[str]()
+    for (outcome, mode), n in counts.items():
+        totals[_kind({"outcome": outcome, "mode": mode})] += n
+        totals["tests"] += n
+    return totals
+
+
 def _count(element: ET.Element, counts: Counter[str], seconds: float) -> None:
     for key in ("tests", "failures", "errors", "skipped"):
         element.set(key, str(counts[key]))
@@ -136,6 +166,7 @@ def _clean(text: str) -> str:
     return _NOT_XML.sub("�", text)
 
 
+_CTRF_STATES = ("passed", "failed", "pending", "skipped", "other")
 _CTRF = {
     Outcome.PASSED: "passed",
     Outcome.XPASSED: "passed",
@@ -147,21 +178,7 @@ _CTRF = {
 
 def ctrf(lines: Sequence[Line], started_ms: int, stopped_ms: int, tool: str = "relay") -> dict[str, Any]:
     """A CTRF report (ctrf.io); times in ms since the epoch. ``rawStatus`` is our outcome, ``extra`` the rest."""
-    tests = []
-    for line in lines:
-        status = "failed" if fails(line) else _CTRF[Outcome(line["outcome"])]
-        test = {
-            "name": line["variant"],
-            "status": status,
-            "duration": round(float(line.get("seconds") or 0) * 1000),
-            "rawStatus": line["outcome"],
-            "suite": line["test"].split("::")[:2],
-            "filePath": line["test"].partition("::")[0],
-            "tags": list(line.get("tags") or ()),
-            "message": line.get("message") or line.get("reason") or "",
-            "extra": properties(line),
-        }
-        tests.append(test)
+    tests = [_ctrf_test(line) for line in lines]
     counts = Counter(test["status"] for test in tests)
     return {
         "reportFormat": "CTRF",
@@ -170,10 +187,46 @@ def ctrf(lines: Sequence[Line], started_ms: int, stopped_ms: int, tool: str = "r
             "tool": {"name": tool},
             "summary": {
                 "tests": len(tests),
-                **{status: counts[status] for status in ("passed", "failed", "pending", "skipped", "other")},
+                **{status: counts[status] for status in _CTRF_STATES},
                 "start": started_ms,
                 "stop": stopped_ms,
             },
             "tests": tests,
         },
     }
+
+
+def _ctrf_test(line: Line) -> dict[str, Any]:
+    return {
+        "name": line["variant"],
+        "status": _ctrf_status(line),
+        "duration": round(float(line.get("seconds") or 0) * 1000),
+        "rawStatus": line["outcome"],
+        "suite": line["test"].split("::")[:2],
+        "filePath": line["test"].partition("::")[0],
+        "tags": list(line.get("tags") or ()),
+        "message": line.get("message") or line.get("reason") or "",
+        "extra": properties(line),
+    }
+
+
+def _ctrf_status(line: Line) -> str:
+    return "failed" if fails(line) else _CTRF[Outcome(line["outcome"])]
+
+
+def ctrf_parts(
+    lines: Iterable[Line], counts: Mapping[tuple[str, str], int], started_ms: int, stopped_ms: int, tool: str = "relay"
+) -> Iterator[str]:
+    """The same report piece by piece; ``counts`` are of all ``lines`` by (outcome, mode)."""
+    found = Counter[str]()
+    for (outcome, mode), n in counts.items():
+        found[_ctrf_status({"outcome": outcome, "mode": mode})] += n
+    empty = ctrf([], started_ms, stopped_ms, tool)
+    summary = empty["results"]["summary"]
+    summary |= {"tests": sum(counts.values())} | {status: found[status] for status in _CTRF_STATES}
+    head = json.dumps(empty)
+    assert head.endswith('"tests": []}}')
+    yield head.removesuffix("]}}")
+    for n, line in enumerate(lines):
+        yield (",\n" if n else "\n") + json.dumps(_ctrf_test(line))
+    yield "\n]}}\n"
