@@ -27,6 +27,7 @@ from relay.services import (
     providers,
     reconciling,
     rerunning,
+    retaining,
     sweeping,
     tidying,
 )
@@ -38,6 +39,7 @@ from relay.store.db import open_engine, reading
 log = structlog.get_logger(__name__)
 TICK_S = 1.0
 TIDY_S = 900.0
+FORGET_S = 900.0
 SWEEP_S = 10.0
 LEVELS_S = 3600.0
 SEARCH_S = 4.0
@@ -84,6 +86,11 @@ def slow_chores_of(engine: Engine, settings: Settings) -> list[Chore]:
     return [Chore("nights", settings.nightly_look_s, lambda m, n: nights.look(engine, settings, m, n))]
 
 
+def long_chores_of(engine: Engine, settings: Settings) -> list[Chore]:
+    """What may have much to do, and can wait: nothing else waits behind it."""
+    return [Chore("retention", FORGET_S, lambda m, n: retaining.forget(engine, settings, n))]
+
+
 def step(engine: Engine, found: list[Chore], now: float) -> list[str]:
     """Does what is due; -> the names of it. What goes wrong is logged, kept in the chore's row, and tried next time."""
     with reading(engine) as conn:
@@ -120,10 +127,9 @@ def run(settings: Settings, stop: threading.Event) -> None:
     engine = open_engine(settings.database)
     reader = make_reader(settings)
     found = chores_of(engine, settings, reader)
-    slow = slow_chores_of(engine, settings)
-    beside = threading.Thread(target=_repeat, args=(engine, slow, stop), name="slow chores", daemon=True)
-    if slow:
-        beside.start()
+    for beside in (slow_chores_of(engine, settings), long_chores_of(engine, settings)):
+        if beside:
+            threading.Thread(target=_repeat, args=(engine, beside, stop), name=beside[0].name, daemon=True).start()
     _repeat(engine, found, stop)
     reader.close()
     engine.dispose()

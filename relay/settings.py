@@ -161,6 +161,13 @@ class Settings(BaseSettings):
     keep_ignored_days: float = Field(
         5.0, ge=4, description="Days that ignored webhooks are remembered; GitHub can send one again for 3."
     )
+    keep_details_days: float = Field(
+        45.0, ge=1, description="Days that plans, decisions, shards and results of runs are kept (retention)."
+    )
+    keep_runs_days: float = Field(
+        180.0, ge=15, description="Days that runs with their jobs and effects, and what else is old, are kept."
+    )
+    keep_hud_days: float = Field(180.0, ge=1, description="Days that the rows of the relay's own dashboard are kept.")
     heartbeat_s: float = Field(
         3.0, gt=0, description="Seconds between a worker's heartbeats; three missed end a lease."
     )
