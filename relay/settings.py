@@ -183,14 +183,14 @@ class Settings(BaseSettings):
     variant_timeout_s: float = Field(60.0, gt=0, description="Wall clock of one variant, in seconds.")
     shard_timeout_s: float = Field(900.0, gt=0, description="Wall clock of one shard, in seconds.")
     memory_mb: int = Field(8192, gt=0, description="Memory limit of one forked test process, in MiB.")
-
-    @field_validator("readers", "actors", "operators")
-    @classmethod
-    def _principals(cls, value: list[str]) -> list[str]:
     agents: AgentSettings = Field(
         default_factory=AgentSettings,
         description="The model that is asked where rules are unsure; the table `[agents]` below.",
     )
+
+    @field_validator("readers", "actors", "operators")
+    @classmethod
+    def _principals(cls, value: list[str]) -> list[str]:
         for one in value:
             if problem := principal_problem(one):
                 raise ValueError(problem)
