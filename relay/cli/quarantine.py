@@ -2,42 +2,37 @@
 
 from __future__ import annotations
 
+import getpass
 import time
-from datetime import UTC, date, datetime
-from datetime import time as clock
+from datetime import UTC, datetime
 
 from rich.console import Console
 from rich.table import Column, Table
-from sqlalchemy import insert, select, update
+from sqlalchemy import select
 
-from relay.errors import NotFound, SettingsError
+from relay.services import quarantining
 from relay.settings import load
 from relay.store.db import open_migrated
 from relay.store.schema import quarantine
-from selector.model import TestId
-
-MOST_DAYS = 90
-"""Longer than that nobody looks at it again."""
 
 
 def add(config: str | None, test: str, variant: str, reason: str, issue: str, until: str, evidence: str) -> int:
-    """Puts a test (or one variant) into quarantine until the end of a day (UTC). Raises SettingsError."""
-    try:
-        TestId.parse(test)
-        day = date.fromisoformat(until)
-    except ValueError as exc:
-        raise SettingsError(str(exc), "test/test_x.py::TestX::test_a, and a day as 2026-12-31") from exc
-    settings, now = load(config), time.time()
-    end = datetime.combine(day, clock.max, UTC).timestamp()
-    if not now < end < now + (MOST_DAYS + 1) * 86400:
-        hint = "quarantine ends; a limit of the device belongs into a config"
-        raise SettingsError(f"{until} is not one of the next {MOST_DAYS} days", hint)
-    if not reason.strip() or not issue.strip():
-        raise SettingsError("a quarantine needs a reason and an issue", "--reason TEXT --issue owner/repo#12")
+    """Puts a test (or one variant) into quarantine until the end of a day (UTC). Raises BadRequest."""
+    settings = load(config)
     engine = open_migrated(settings.database)
-    values = {"device": settings.device, "test": test, "variant": variant, "reason": reason, "issue": issue}
     with engine.begin() as conn:
-        conn.execute(insert(quarantine).values(**values, evidence=evidence, until=end, created_at=now))
+        quarantining.add(
+            conn,
+            device=settings.device,
+            test=test,
+            variant=variant,
+            reason=reason,
+            issue=issue,
+            until=until,
+            evidence=evidence,
+            actor=f"cli:{getpass.getuser()}",
+            now=time.time(),
+        )
     engine.dispose()
     return show(config)
 
@@ -46,9 +41,7 @@ def end(config: str | None, id: int) -> int:
     """Takes an entry out before its time. Raises NotFound."""
     engine = open_migrated(load(config).database)
     with engine.begin() as conn:
-        entry = update(quarantine).where(quarantine.c.id == id, quarantine.c.ended_at.is_(None))
-        if not conn.execute(entry.values(ended_at=time.time())).rowcount:
-            raise NotFound(f"there is no entry {id} in quarantine", "relay quarantine list shows them")
+        quarantining.end(conn, id, actor=f"cli:{getpass.getuser()}", now=time.time())
     engine.dispose()
     return show(config)
 

@@ -29,6 +29,7 @@ from fastapi.responses import JSONResponse
 from relay.demo.downstream import DownstreamCI
 from relay.demo.github_files import Files, add_files
 from relay.demo.github_more import add_comments, add_renames, add_runs
+from relay.demo.github_people import People, add_people
 from relay.demo.hooks import add_hooks, deliver
 from relay.demo.hud import Hud, add_hud
 from relay.demo.ledger import APP_ID, GithubError, Ledger, stamp
@@ -36,6 +37,8 @@ from relay.demo.public_reads import Contained, add_public_reads
 from relay.demo.recorder import Fault, Recorder
 
 REPOS = ("pytorch/pytorch", "torch-spyre/torch-spyre", "example-org/backend-ci")
+PEOPLE = {"spyre-oncall": (), "oscar": ("pytorch/relay-operators",), "a-passer-by": ()}
+"""Who can sign in: an oncall of the demo's downstream, an operator, and somebody with no rights."""
 EVENT_TYPE_MAX, PAYLOAD_KEYS_MAX, PAYLOAD_CHARS_MAX = 100, 10, 65_535
 
 
@@ -65,6 +68,10 @@ class LocalGithub:
         add_files(self.app, self.files, self.allow)
         self.contained: Contained = {}
         add_public_reads(self.app, self.ledger, self.contained)
+        self.people = People(clock)
+        for login, teams in PEOPLE.items():
+            self.people.add(login, *teams)
+        add_people(self.app, self.people)
         _add_issuer(self.app, self)
         add_hud(self.app, self.hud)
         self.asgi = Recorder(self.app, clock, folder / "calls.jsonl")

@@ -23,6 +23,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 import relay
 from relay.demo import report
 from relay.demo.children import ChildProcess, start, tail
+from relay.demo.github_people import CLIENT_ID, CLIENT_SECRET
 from relay.demo.realtree import Source, real_upstream
 from relay.demo.report import GITHUB_REPO, UPSTREAM_REPO, WORKERS_REPO, Facts
 from relay.demo.upstream import DemoError, DemoUpstream, build
@@ -175,6 +176,9 @@ class Demo:
             "allowlist": str(allowlist),
             "configs_dir": str(_configs()),
             "github_api_url": self.github,
+            "github_url": self.github,
+            "oauth_client_id": CLIENT_ID,
+            "operators": ["pytorch/relay-operators"],
             "github_app_id": str(said["app_id"]),
             "hud_url": f"{self.github}/api/crcr/results",
             "shard_seconds": 5.0,
@@ -188,6 +192,7 @@ class Demo:
             "RELAY_WORKER_KEY": secrets.token_urlsafe(24),
             "RELAY_GITHUB_PRIVATE_KEY": Path(said["pem"]).read_text(),
             "RELAY_HUD_BOT_KEY": self.hud_key,
+            "RELAY_OAUTH_CLIENT_SECRET": CLIENT_SECRET,
         }
         command = [sys.executable, "-m", "relay.cli", "up", "--config", str(config)]
         child = start("relay-up", command, env, self.folder / "logs")

@@ -9,8 +9,9 @@ from fastapi import APIRouter, Request
 from relay.errors import NotFound
 from relay.store import dispatches, views_agents
 from relay.store.db import reading
+from relay.web.page_route import PageRoute
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @router.get("/run/{id}/agents.json")

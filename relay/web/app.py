@@ -10,7 +10,23 @@ from fastapi import FastAPI
 from relay import __version__
 from relay.settings import Settings
 from relay.store.db import migrate, open_engine
-from relay.web import act, backends, callback, downloads, hud, live, ops, pages, pages_log, pages_run, problems, sign_in, upgrade, webhook, workers
+from relay.web import (
+    act,
+    backends,
+    callback,
+    downloads,
+    hud,
+    live,
+    ops,
+    pages,
+    pages_log,
+    pages_run,
+    problems,
+    sign_in,
+    upgrade,
+    webhook,
+    workers,
+)
 from relay.web.agents import router as agents_router
 
 
@@ -31,7 +47,21 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.settings = settings
     problems.install(app)
     pages.add_security_headers(app)
-    for module in (webhook, callback, workers, hud, ops, live, pages, pages_run, upgrade):
+    for module in (
+        webhook,
+        callback,
+        workers,
+        hud,
+        ops,
+        live,
+        pages,
+        downloads,
+        pages_run,
+        pages_log,
+        upgrade,
+        sign_in,
+        act,
+    ):
         app.include_router(module.router)
     app.include_router(backends.router)
     app.include_router(agents_router)

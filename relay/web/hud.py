@@ -16,6 +16,7 @@ from relay.store import hud_rows, views_backend
 from relay.store.db import reading
 from relay.store.views_parts import plain
 from relay.web.body import read_body
+from relay.web.page_route import READERS
 
 router = APIRouter()
 DAY_S = 86400.0
@@ -44,7 +45,7 @@ def _store(engine: Any, raw: bytes) -> dict[str, Any]:
     return {"ok": True, "status": status, "dynamoKey": row["key"]}
 
 
-@router.get("/api/crcr/results")
+@router.get("/api/crcr/results", dependencies=READERS)
 def listed(
     request: Request,
     repo: Annotated[str | None, Query(max_length=255)] = None,
@@ -64,7 +65,7 @@ def listed(
         return {"rows": [plain(row) for row in rows]}
 
 
-@router.get("/api/crcr/levels")
+@router.get("/api/crcr/levels", dependencies=READERS)
 def levels(request: Request) -> dict[str, Any]:
     """How ready each downstream is for its next level, and the demotions that are proposed."""
     with reading(request.app.state.engine) as conn:

@@ -22,6 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from relay.errors import RelayError, Unavailable
 from relay.store import views_run
 from relay.store.db import reading
+from relay.web.page_route import PageRoute
 from relay.web.pages import pr_data, status_data
 from relay.web.pages_render import render_shared
 from relay.web.pages_run import run_words
@@ -36,7 +37,7 @@ LIFE_S = 15 * 60.0
 MAX_VIEWERS = 500
 MAX_FAILURES = 20
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @dataclass(frozen=True)

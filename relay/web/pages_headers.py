@@ -33,6 +33,19 @@ def nonce_of(request: Request) -> str:
     return nonce
 
 
+def stamp(scope: Scope, headers: MutableHeaders) -> None:
+    """Adds what an answer lacks. For the middleware, and for the answer to a fault of ours, which passes none."""
+    headers.setdefault("Content-Security-Policy", POLICY.format(nonce=scope.setdefault("relay_nonce", "")))
+    for name, value in HEADERS.items():
+        headers.setdefault(name, value)
+    if headers.get("content-type", "").startswith("text/html"):
+        # made for one reader, and htmx gets less of it
+        headers.setdefault("Cache-Control", "private, no-cache")
+        headers.add_vary_header("HX-Request, HX-History-Restore-Request")
+    if "relay_said" in scope:  # a sentence that this page has said
+        headers.append("Set-Cookie", scope["relay_said"])
+
+
 class SecurityHeaders:
     """ASGI middleware; adds POLICY and HEADERS unless the answer set its own. Streams pass through untouched."""
 
@@ -43,18 +56,11 @@ class SecurityHeaders:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        nonce = scope["relay_nonce"] = secrets.token_urlsafe(18)
+        scope["relay_nonce"] = secrets.token_urlsafe(18)
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers.setdefault("Content-Security-Policy", POLICY.format(nonce=nonce))
-                for name, value in HEADERS.items():
-                    headers.setdefault(name, value)
-                if headers.get("content-type", "").startswith("text/html"):
-                    # made for one reader, and htmx gets less of it
-                    headers.setdefault("Cache-Control", "private, no-cache")
-                    headers.add_vary_header("HX-Request, HX-History-Restore-Request")
+                stamp(scope, MutableHeaders(scope=message))
             await send(message)
 
         await self.app(scope, receive, sending)

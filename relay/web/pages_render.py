@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from fastapi import Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from relay.web import pages_gantt
+from relay.web import pages_gantt, sessions
 from relay.web import pages_text as text
 from relay.web.pages_headers import nonce_of
 from relay.web.pages_static import static_url
@@ -67,6 +67,7 @@ def render(request: Request, template: str, **values: Any) -> str:
     values.setdefault("description", values.get("sentence") or ABOUT)
     settings = request.app.state.settings
     values["viewer"] = viewer_of(request)
+    values["said"] = sessions.said(request)
     values["signing_in"] = settings.signing_in
     values["swapped"] = any(name in request.headers for name in ("hx-request", "hx-history-restore-request"))
     values["canonical"] = settings.url + request.url.path

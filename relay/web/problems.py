@@ -11,14 +11,18 @@ from typing import Any
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from relay.errors import BodyTooLarge, RateLimited, RelayError, Unauthorized, Unavailable
 from relay.store.ids import new_id
+from relay.web.page_route import error_page
+from relay.web.pages_headers import stamp
+from relay.web.viewers import nobody
 
 log = structlog.get_logger(__name__)
 _CODES = {404: "not-found", 405: "method-not-allowed", 413: "body-too-large", 401: "unauthorized", 403: "forbidden"}
@@ -60,10 +64,10 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unexpected)
 
 
-async def _relay_error(request: Request, exc: Exception) -> JSONResponse:
+async def _relay_error(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, RelayError)
     if exc.status >= 500 and not isinstance(exc, Unavailable):
-        return _logged(request, exc)
+        return await _logged(request, exc)
     extra = {name: value for name, value in exc.extra.items() if isinstance(value, str | int | float | bool | list)}
     headers = {}
     known = extra.pop("retry_after", None)
@@ -74,45 +78,50 @@ async def _relay_error(request: Request, exc: Exception) -> JSONResponse:
         headers["Connection"] = "close"  # or the server would read the rest only to throw it away
     if isinstance(exc, Unauthorized):
         headers["WWW-Authenticate"] = "Bearer"
-    return problem(exc.status, exc.code, exc.message, exc.hint, headers=headers, **extra)
+    return await _answer(request, exc.status, exc.code, exc.message, exc.hint, headers, **extra)
 
 
-async def _invalid(_: Request, exc: Exception) -> JSONResponse:
+async def _invalid(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, RequestValidationError)
     errors = [{"path": _path(error["loc"]), "problem": str(error["msg"])} for error in exc.errors()]
     first = f"{errors[0]['path']}: {errors[0]['problem']}" if errors else "the request is not valid"
-    return problem(400, "bad-request", first, "every wrong field is listed under errors", errors=errors)
+    return await _answer(request, 400, "bad-request", first, "every wrong field is listed under errors", errors=errors)
 
 
-async def _http(request: Request, exc: Exception) -> JSONResponse:
+async def _http(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, HTTPException)
-    detail = str(exc.detail)
+    detail, hint = str(exc.detail), ""
     if exc.status_code == 404 and detail == _phrase(404):
         detail = f"there is nothing at {request.url.path}"
+        hint = "look for it with the search box: a pull request, a commit, a test or a repository"
     elif exc.status_code == 405:
         allowed = (exc.headers or {}).get("Allow") or (exc.headers or {}).get("allow") or "another method"
         detail = f"{request.method} is not possible at {request.url.path}; {allowed} is"
     code = _CODES.get(exc.status_code, "bad-request" if exc.status_code < 500 else "internal-error")
-    return problem(exc.status_code, code, detail, headers=exc.headers)
+    return await _answer(request, exc.status_code, code, detail, hint, exc.headers)
 
 
-async def _gone(_: Request, __: Exception) -> JSONResponse:
+async def _gone(_: Request, __: Exception) -> Response:
     # nobody is there to read it; the server only wants to be told that the request is over
     return problem(400, "bad-request", "the client went away in the middle of the body")
 
 
-async def _no_database(request: Request, exc: Exception) -> JSONResponse:
+async def _no_database(request: Request, exc: Exception) -> Response:
     """Busy, away or read-only for a while: whoever asked is to come again."""
     reason = str(exc.orig) if isinstance(exc, DBAPIError) else str(exc)
     log.error("database does not answer", method=request.method, path=request.url.path, error=reason)
+    nobody(request)  # the page about it must not ask the database who looks
     return await _relay_error(request, Unavailable("the database does not answer", "try again a little later"))
 
 
-async def _unexpected(request: Request, exc: Exception) -> JSONResponse:
-    return _logged(request, exc)
+async def _unexpected(request: Request, exc: Exception) -> Response:
+    nobody(request)
+    response = await _logged(request, exc)
+    stamp(request.scope, response.headers)  # it passes no middleware
+    return response
 
 
-def _logged(request: Request, exc: Exception) -> JSONResponse:
+async def _logged(request: Request, exc: Exception) -> Response:
     """The log gets everything, the client an id to ask with."""
     incident = new_id()
     log.error(
@@ -124,7 +133,33 @@ def _logged(request: Request, exc: Exception) -> JSONResponse:
         traceback="".join(traceback.format_exception(exc)),
     )
     hint = f"the operator finds it in the log as incident {incident}"
-    return problem(500, "internal-error", "something went wrong here, not with your request", hint, incident=incident)
+    detail = "something went wrong here, not with your request"
+    return await _answer(request, 500, "internal-error", detail, hint, incident=incident)
+
+
+async def _answer(
+    request: Request,
+    status: int,
+    code: str,
+    detail: str,
+    hint: str = "",
+    headers: Mapping[str, str] | None = None,
+    **members: Any,
+) -> Response:
+    """A problem, or a page about it for whoever asks with a browser."""
+    if not _is_browser(request):
+        return problem(status, code, detail, hint, headers=headers, **members)
+    error = RelayError(detail, hint)
+    error.status, error.code = status, code
+    page = await run_in_threadpool(error_page, request, error)
+    page.headers.update(headers or {})
+    return page
+
+
+def _is_browser(request: Request) -> bool:
+    """Whether HTML is what is liked best, and what was asked for is not a file by its name."""
+    liked = request.headers.get("accept", "").partition(",")[0].partition(";")[0].strip()
+    return liked == "text/html" and not request.url.path.endswith((".json", ".svg", ".atom", ".md"))
 
 
 def _path(loc: tuple[int | str, ...]) -> str:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from relay.cli import quarantine as cli_quarantine
-from relay.errors import NotFound, SettingsError
+from relay.errors import BadRequest, NotFound
 from relay.store import trunk
 from relay.store.db import open_engine
 
@@ -57,5 +57,5 @@ def test_an_entry_holds_until_it_is_ended(config, tmp_path, capsys):
     ],
 )
 def test_what_cannot_be_is_said(config, test, reason, issue, until, says):
-    with pytest.raises(SettingsError, match=says):
+    with pytest.raises(BadRequest, match=says):
         cli_quarantine.add(config, test, "", reason, issue, until, "")

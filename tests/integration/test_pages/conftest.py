@@ -32,6 +32,8 @@ MESSAGE += "Mismatched elements: 12 / 25 (48.0%)\nGreatest absolute difference: 
 class World:
     """Factories. Each inserts committed rows and returns the id."""
 
+    head = HEAD
+
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.now = time.time()
@@ -256,6 +258,11 @@ class World:
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     return Settings(data_dir=tmp_path, public_url="https://relay.example")
+
+
+@pytest.fixture
+def make_world() -> type[World]:
+    return World
 
 
 @pytest.fixture
