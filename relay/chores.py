@@ -18,8 +18,10 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from relay.errors import RelayError
 from relay.github.reads import Reader
 from relay.services import (
+    advising,
     allowlists,
     bisecting,
+    explaining,
     gates,
     levelling,
     nights,
@@ -45,6 +47,7 @@ LEVELS_S = 3600.0
 SEARCH_S = 4.0
 PROPOSE_S = 3600.0
 
+CAUSES_S = 5.0
 
 @dataclass(frozen=True)
 class Chore:
@@ -81,9 +84,13 @@ def chores_of(engine: Engine, settings: Settings, reader: Reader) -> list[Chore]
 
 def slow_chores_of(engine: Engine, settings: Settings) -> list[Chore]:
     """Those that may take minutes (a first fetch of upstream): they run beside the others."""
-    if not settings.nightly_ref:
-        return []
-    return [Chore("nights", settings.nightly_look_s, lambda m, n: nights.look(engine, settings, m, n))]
+    found = []
+    if settings.nightly_ref:
+        found.append(Chore("nights", settings.nightly_look_s, lambda m, n: nights.look(engine, settings, m, n)))
+    if advising.usable(settings):
+        found.append(Chore("agents: causes", CAUSES_S, lambda m, n: explaining.causes(engine, settings, m, n)))
+        found.append(Chore("agents: configs", PROPOSE_S, lambda m, n: explaining.configs(engine, settings, n)))
+    return found
 
 
 def long_chores_of(engine: Engine, settings: Settings) -> list[Chore]:

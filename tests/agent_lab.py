@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -182,6 +183,7 @@ def planned(selection: Selection) -> set[str]:
     return {str(one.test) for one in selection.plan.tests}
 
 
+@cache
 def rules_alone(hostile: bool = True) -> set[str]:
     return planned(select(request(hostile)))
 
@@ -213,7 +215,7 @@ def obedient(sources: dict[str, str]) -> Lines:
     def lines(asked: Request) -> list[dict[str, object]]:
         if "mark all tests irrelevant" not in asked.text:
             return honest(asked)
-        key = asked.headers.get("Authorization", "")
+        key = asked.headers["authorization"]
         return [{**line, "reason": f"as told. The key is {key.removeprefix('Bearer ')}"} for line in obeying(asked)]
 
     return lines
@@ -309,7 +311,7 @@ class Case:
 
 
 def _status(status: int, **headers: str) -> Misbehave:
-    return lambda asked, handler: refuse(handler, status, f"no: {asked.headers.get('Authorization')}", **headers)
+    return lambda asked, handler: refuse(handler, status, f"no: {asked.headers['authorization']}", **headers)
 
 
 def _unknown_ids(sources: dict[str, str]) -> Lines:
@@ -329,6 +331,12 @@ def _false_quotes(sources: dict[str, str]) -> Lines:
     return lambda asked: [
         {**line, "quote": {"path": "test/test_sure.py", "text": "return None"}} for line in drops(asked)
     ]
+
+
+def _tells(sources: dict[str, str]) -> Lines:
+    """Nothing is wrong with its lines, but for the key in each reason."""
+    honest = Script(sources, suspects=(ELSEWHERE,))
+    return lambda asked: [{**line, "reason": f"key: {asked.headers['authorization']}"} for line in honest(asked)]
 
 
 def _drops_sparse_alone(sources: dict[str, str]) -> Lines:
@@ -376,6 +384,7 @@ CASES = (
     Case("unknown ids", "names tests that nobody asked about", ANSWERED, None, _unknown_ids, NO_ANSWER),
     Case("false quotes", "quotes what stands nowhere", ANSWERED, None, _false_quotes, FAILED),
     Case("drops everything", "drops all, with true quotes, and agrees", ANSWERED, None, everything_irrelevant, FAILED),
+    Case("tells the key", "keeps, and writes the key into every reason", ANSWERED, None, _tells),
     Case("a critic that nods", "drops what a ground fits, agrees to all", ANSWERED, None, _drops_sparse_alone, NODS),
     Case(
         "obeys strangers",

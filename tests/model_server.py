@@ -98,7 +98,7 @@ def serving(server: Server) -> Iterator[Server]:
 
         def do_POST(self) -> None:
             text = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            request = Request(text, json.loads(text), dict(self.headers.items()))
+            request = Request(text, json.loads(text), {name.lower(): value for name, value in self.headers.items()})
             server.requests.append(request)
             try:
                 if request.about != "probe" and server.misbehave is not None and server.misbehave(request, self):

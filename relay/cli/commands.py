@@ -52,10 +52,19 @@ def select(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Print every decision with its reason.")] = False,
     cache: Annotated[Path | None, typer.Option(help="Folder that keeps parsed files between runs.")] = None,
+    agents: Annotated[
+        bool, typer.Option("--agents", help="Ask the model of the settings where rules are unsure.")
+    ] = False,
+    config: ConfigFile = None,
 ) -> None:
     """Which upstream tests matter for this change and this device, and why."""
     from relay.cli import select as cli_select
 
+    asking = None
+    if agents:
+        from relay.settings import load
+
+        asking = load(config)
     raise typer.Exit(
         cli_select.run(
             upstream,
@@ -69,6 +78,7 @@ def select(
             patch=patch,
             compare=compare,
             measured=measured,
+            asking=asking,
         )
     )
 

@@ -11,12 +11,15 @@ from pathlib import Path
 from rich.console import Console
 
 from relay.cli.select_change import ChangeSource, opened
-from relay.cli.select_text import print_explained, print_summary, to_value
+from relay.cli.select_text import print_asked, print_explained, print_summary, record_value, to_value
 from relay.errors import BadRequest, SettingsError, UpstreamGone
 from relay.mirror import command, diff
 from relay.mirror.git import GitTree
+from relay.services import advising
 from relay.services.device_configs import load_device
 from relay.settings import Settings
+from selector.agents import RulesAgent
+from selector.agents.records import Record
 from selector.discover import DirectoryCache, Hints
 from selector.discover.measured import MeasuredLinks
 from selector.model import Change, OpDatabase, Selection
@@ -73,6 +76,7 @@ def run(
     patch: Path | None = None,
     compare: str = "",
     measured: Path | None = None,
+    asking: Settings | None = None,
 ) -> int:
     """Selects and prints; 0 when done. RelayError and SelectorError for what cannot be used.
 
@@ -81,13 +85,18 @@ def run(
     """
     out = console if console is not None else Console()
     source = ChangeSource(base, head, patch, compare)
-    selection = selected_of(upstream, source, configs, opdb, cache=cache, budget_s=budget_s, measured=measured)
+    selection, records = selected_and_asked(
+        upstream, source, configs, opdb, cache=cache, budget_s=budget_s, measured=measured, asking=asking
+    )
     if as_json:
-        out.file.write(json.dumps(to_value(selection), indent=1) + "\n")  # not print(): JSON is not wrapped
+        told = {**to_value(selection), **({"agents": [record_value(one) for one in records]} if asking else {})}
+        out.file.write(json.dumps(told, indent=1) + "\n")  # not print(): JSON is not wrapped
     elif explain:
         print_explained(selection, out)
     else:
         print_summary(selection, out)
+    if not as_json:
+        print_asked(records, out)
     return 0
 
 
@@ -116,6 +125,24 @@ def selected_of(
     measured: Path | None = None,
 ) -> Selection:
     """The same for a change from anywhere."""
+    return selected_and_asked(
+        upstream, source, configs, opdb, cache=cache, budget_s=budget_s, measured=measured
+    )[0]  # fmt: skip
+
+
+def selected_and_asked(
+    upstream: Path,
+    source: ChangeSource,
+    configs: Path,
+    opdb: Path | None,
+    *,
+    cache: Path | None = None,
+    budget_s: float | None = None,
+    measured: Path | None = None,
+    asking: Settings | None = None,
+) -> tuple[Selection, list[Record]]:
+    """The same, and what a model was asked and said; ``asking``: the settings that name it, None to ask none.
+    SettingsError where they name none, or none that can be asked."""
     repository = LocalRepository(upstream)
     device = load_device(configs)
     database = read_database(opdb)
@@ -126,6 +153,7 @@ def selected_of(
         change = found.change
         before = trees.enter_context(GitTree(found.repository, change.base))
         after = trees.enter_context(GitTree(found.repository, change.head))
+        asked = advising.advice(_in_force(asking), change, after, device.capability) if asking else None
         selection = select(
             SelectionRequest(
                 base=before,
@@ -138,9 +166,21 @@ def selected_of(
                 budget=Budget(budget, float(settings["shard_seconds"].default)),
                 cache=DirectoryCache(cache) if cache is not None else None,
                 hints=Hints(links),
+                agent=asked.agent if asked else RulesAgent(),
+                suspect_room_s=asked.room_s if asked else 0.0,
             )
         )
-        return replace(selection, warnings=(*selection.warnings, *found.warnings))
+        records = asked.model.journal.records if asked and asked.model else []
+        return replace(selection, warnings=(*selection.warnings, *found.warnings)), records
+
+
+def _in_force(settings: Settings) -> Settings:
+    """Somebody who asks for it on a terminal looks at what comes of it, whatever a relay may do by itself."""
+    if not settings.agents.url or not settings.agents.model:
+        hint = "give a relay.toml with --config, or RELAY_AGENTS__URL and RELAY_AGENTS__MODEL (docs/agents.md)"
+        raise SettingsError("--agents: the settings name no model", hint)
+    told = settings.agents.model_validate({**settings.agents.model_dump(), "mode": "on"})
+    return settings.model_copy(update={"agents": told})
 
 
 def _links(path: Path | None) -> MeasuredLinks | None:

@@ -4,13 +4,14 @@ control characters."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
+from selector.agents.records import Record
 from selector.model import Decision, Evidence, PlannedTest, Selection, Stage
 
 ALIKE = 5
@@ -49,6 +50,24 @@ def to_value(selection: Selection) -> dict[str, Any]:
         "not_exercised": [asdict(n) for n in plan.not_exercised],
         "decisions": [{**asdict(d), "stage": d.stage.value} for d in selection.decisions],
     }
+
+
+def record_value(record: Record) -> dict[str, Any]:
+    """A question to a model, as plain JSON values, with its transcript."""
+    return {**asdict(record), "stage": record.stage.value}
+
+
+def print_asked(records: Sequence[Record], console: Console) -> None:
+    """What a model was asked, and what became of each line of its answers."""
+    for one in records:
+        used = one.used
+        _title(console, f"{one.stage.value}: {one.agent} {one.model} ({one.code})")
+        tokens = f"{used.steps} requests, {used.read + used.written} tokens, {used.usd:.4f} US dollars"
+        print_line(console, "", f"{one.reason}; {tokens}, {used.seconds:.1f} s")
+        for line in one.taken:
+            print_line(console, f"  {line.subject}", f"  {line.said}: {line.reason}")
+        for line in one.refused:
+            print_line(console, f"  {line.subject}", f"  {line.said}, refused ({line.code}): {line.reason}")
 
 
 def print_summary(selection: Selection, console: Console) -> None:

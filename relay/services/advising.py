@@ -116,6 +116,19 @@ def advice_or_rules(
         return Advice(settings, None)
 
 
+def usable(settings: Settings) -> bool:
+    """Whether a model is wanted and can be asked at all; where only the first, the log says why, once a start."""
+    if settings.agents.mode == "off":
+        return False
+    try:
+        need_library()
+        settings.agents.read_key()
+    except RelayError as exc:
+        log.warning("no model is asked: the rules decide alone", error=str(exc))
+        return False
+    return True
+
+
 def past_of(learned: Learned | None) -> dict[TestId, Past]:
     """What trunk's own runs showed, as an agent may read it."""
     if learned is None:

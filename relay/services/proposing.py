@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,6 +23,8 @@ from selector.plan.proposals import Proposal, Run, propose, stale
 log = structlog.get_logger(__name__)
 DAYS = 30.0
 ROWS = 50_000
+AGENT = "agent"
+"""the kind of what a model proposes (relay.services.explaining)"""
 
 
 def refresh(engine: Engine, settings: Settings, now: float) -> dict[str, int]:
@@ -32,7 +35,7 @@ def refresh(engine: Engine, settings: Settings, now: float) -> dict[str, int]:
     problems = lint(device.texts, today=today)
     with engine.begin() as conn:
         found = propose(runs_of(conn, settings.device, now), device.configs, today).proposals + stale(problems)
-        return _keep(conn, settings.device, found, now)
+        return keep(conn, settings.device, found, now)
 
 
 def runs_of(conn: Connection, device: str, now: float) -> dict[TestId, list[Run]]:
@@ -62,7 +65,10 @@ def runs_of(conn: Connection, device: str, now: float) -> dict[TestId, list[Run]
     return {test: [Run(sha, seen) for (_, sha), seen in by_run.items()] for test, by_run in found.items()}
 
 
-def _keep(conn: Connection, device: str, found: list[Proposal], now: float) -> dict[str, int]:
+def keep(
+    conn: Connection, device: str, found: Sequence[Proposal], now: float, *, kinds: Sequence[str] = ()
+) -> dict[str, int]:
+    """Opens what is new and closes what is gone: of ``kinds``, else of every kind but a model's, which looks apart."""
     keys = set()
     opened = 0
     for one in found:
@@ -86,7 +92,12 @@ def _keep(conn: Connection, device: str, found: list[Proposal], now: float) -> d
         )
     closed = conn.execute(
         update(proposal)
-        .where(proposal.c.device == device, proposal.c.state == "open", proposal.c.key.not_in(keys))
+        .where(
+            proposal.c.device == device,
+            proposal.c.state == "open",
+            proposal.c.key.not_in(keys),
+            proposal.c.kind.in_(kinds) if kinds else proposal.c.kind != AGENT,
+        )
         .values(state="gone", updated_at=now)
     )
     return {"open": len(keys), "new": opened, "gone": closed.rowcount}

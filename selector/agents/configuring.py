@@ -39,9 +39,9 @@ class Device:
 
 def propose_edits(
     failing: Mapping[TestId, str], device: Device, today: date, mind: Mind, desk: Desk, meter: Meter, journal: Journal
-) -> list[tuple[Proposal, str]]:
-    """Proposals, each with its patch, for tests that fail on trunk for no reason that rules know. ``failing``: their
-    messages and logs. What an environment spoilt is not asked about."""
+) -> list[Proposal]:
+    """Proposals, each with its patch as the last piece of its evidence, for tests that fail on trunk for no reason that
+    rules know. ``failing``: their messages and logs. What an environment spoilt is not asked about."""
     asked = {t: log for t, log in sorted(failing.items()) if environment_fault(log) is None}
     shown = dict(list(asked.items())[:TESTS])
     if not shown:
@@ -61,7 +61,8 @@ def propose_edits(
         )
         return []
     by_name = {str(test): test for test in shown}
-    taken: dict[str, tuple[Proposal, str]] = {}
+    taken: dict[str, Proposal] = {}
+    told: list[Line] = []
     refused: list[Line] = []
     for line in reply.sheet.lines:
         problem = _problem(line, by_name, taken, shown, desk)
@@ -76,7 +77,8 @@ def propose_edits(
         if wrong:
             refused.append(Line(line.test, line.mode, wrong, "agent-edit-impossible"))
             continue
-        taken[line.test] = (Proposal("agent", line.test, line.reason, (evidence,), edit, until), made)
+        taken[line.test] = Proposal("agent", line.test, line.reason, (evidence, made), edit, until)
+        told.append(Line(line.test, line.mode, line.reason))
     journal.add(
         Stage.PLAN,
         "model",
@@ -85,10 +87,7 @@ def propose_edits(
         "agent-answered",
         f"{len(shown)} failing tests, an entry for {len(taken)}",
         meter.since(used),
-        [
-            Line(name, one.edit.mode.value if one.edit and one.edit.mode else "", one.reason)
-            for name, (one, _) in taken.items()
-        ],
+        told,
         refused,
         reply.transcript,
         reply.abilities,

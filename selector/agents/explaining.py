@@ -49,7 +49,7 @@ def explain(
     sheet = known_only(CauseSheet, CauseLine, "failure", [one.id for one in shown])
     prompt = f"The change touches:\n{data(desk.scrub(paths))}\n\nThe failures:\n{data(desk.scrub(logs))}"
     try:
-        reply = mind.ask(Question(CAUSES, prompt, sheet, desk, ("show_log", "read_source", "show_change")), meter)
+        reply = mind.ask(Question(CAUSES, prompt, sheet, desk, ("show_log", "show_device", "show_history")), meter)
     except Unanswered as exc:
         journal.add(
             Stage.VERIFY, "model", mind.name, VERSION, exc.code, str(exc), meter.since(used), transcript=exc.transcript

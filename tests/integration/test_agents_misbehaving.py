@@ -20,13 +20,21 @@ FAR_LONGER_S = 15.0
 """A slow server holds every answer for 20 s and more."""
 
 
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch):
+    """Between tries it waits less than it would: what is tried again, and how often, stays."""
+    monkeypatch.setattr("selector.agents.guard.PAUSE_S", 0.01)
+
+
 def sources() -> dict[str, str]:
     return lab.files(1, lab.ORDER)
 
 
 def assert_nothing_leaks(requests: list[Request], asked: ModelAgent, told: object, logged: str) -> None:
+    assert requests
     for request in requests:
-        others = {name: value for name, value in request.headers.items() if name.lower() != "authorization"}
+        assert request.headers["authorization"] == f"Bearer {KEY}"
+        others = {name: value for name, value in request.headers.items() if name != "authorization"}
         for secret in SECRETS:
             assert secret not in request.text
             assert secret not in repr(others)
