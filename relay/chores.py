@@ -34,6 +34,7 @@ from relay.services import (
     tidying,
 )
 from relay.services.readers import make_reader
+from relay.services.secret_files import one_of
 from relay.settings import Settings
 from relay.store import chores
 from relay.store.db import open_engine, reading
@@ -74,7 +75,7 @@ def chores_of(engine: Engine, settings: Settings, reader: Reader) -> list[Chore]
         Chore("levels", LEVELS_S, lambda m, n: levelling.step(engine, settings, n)),
     ]
     found += [fetching(d) for d in (allowlists.DOCUMENT, providers.DOCUMENT) if d.place(settings) is not None]
-    if settings.github_app_id and settings.github_private_key.get_secret_value():
+    if settings.github_app_id and one_of(settings, "github_private_key"):
         grace = min(reconciling.GRACE_S, settings.reconcile_s)
         found.append(
             Chore("reconcile", settings.reconcile_s, lambda m, n: reconciling.reconcile(engine, reader, m, n, grace))

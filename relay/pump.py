@@ -21,6 +21,7 @@ from relay.logs import setup as setup_logs
 from relay.queue import engines
 from relay.queue.app import make_app
 from relay.queue.names import OUTBOX
+from relay.reload import follow
 from relay.services import leasing
 from relay.settings import Settings, load
 from relay.store import chores as chores_stored
@@ -165,7 +166,9 @@ def main() -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    run(load(), stop)
+    settings = load()
+    follow(settings, stop)
+    run(settings, stop)
 
 
 if __name__ == "__main__":

@@ -85,6 +85,9 @@ class Settings(BaseSettings):
     webhook_secrets_file: str = Field(
         "", description="File with one more secret a line, read again when it changes: rotation without a restart."
     )
+    secrets_dir: Path | None = Field(
+        None, description="Folder with a file a secret, named as the setting; read again when it changes."
+    )
     max_body_bytes: int = Field(25 * 1024 * 1024, description="Largest webhook body that is read, in bytes.")
     worker_key: SecretStr = Field(SecretStr(""), description="Key by which emulator workers enrol and take leases.")
 

@@ -53,14 +53,15 @@ class App:
         self,
         api_url: str,
         app_id: str,
-        private_key: str,
+        private_key: str | Callable[[], str],
         *,
         http: httpx2.Client | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.api_url = api_url.rstrip("/")
         self.app_id = app_id
-        self._pem = private_key
+        self._pem = private_key if callable(private_key) else lambda: private_key
+        self._read = ""
         self._private_key: Any = None
         self._app_token: _Token | None = None
         self._signing = threading.Lock()
@@ -84,6 +85,8 @@ class App:
         """A token of the App itself, good for some minutes. Raises NotSent when it cannot be signed."""
         with self._signing:
             now = self._clock()
+            if (pem := self._pem()) != self._read:  # it was rotated
+                self._read, self._private_key, self._app_token = pem, None, None
             token = self._app_token
             # a clock that was set back must not keep one that GitHub takes to be of the future
             if token is None or not token.expires_at - APP_TOKEN_S <= now < token.expires_at - APP_RENEW_S:
@@ -94,7 +97,7 @@ class App:
         try:
             # reading the key checks it, which takes 90 ms: a hundred cold tokens would wait for each other
             if self._private_key is None:
-                self._private_key = jwt.get_algorithm_by_name(ALGORITHM).prepare_key(self._pem)
+                self._private_key = jwt.get_algorithm_by_name(ALGORITHM).prepare_key(self._read)
             # a minute back, for clocks that differ
             claims = {"iat": int(now) - 60, "exp": int(now) + APP_TOKEN_S, "iss": self.app_id}
             return _Token(jwt.encode(claims, self._private_key, algorithm=ALGORITHM), now + APP_TOKEN_S)

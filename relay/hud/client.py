@@ -16,10 +16,15 @@ class Hud:
     """The dashboard at ``url``; ``bot_key`` goes into ``x-hud-internal-bot``."""
 
     def __init__(
-        self, url: str, bot_key: str, *, http: httpx2.Client | None = None, clock: Callable[[], float] = time.time
+        self,
+        url: str,
+        bot_key: str | Callable[[], str],
+        *,
+        http: httpx2.Client | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.url = url
-        self._bot_key = bot_key
+        self._bot_key = bot_key if callable(bot_key) else lambda: bot_key
         self._http = http or make_http(url)
         self._clock = clock
 
@@ -29,5 +34,5 @@ class Hud:
     def post(self, row: Mapping[str, Any]) -> Answer:
         if not self.url:
             return Answer(Reply(None, reached=False, detail="hud_url is not set: the row waits for it"))
-        headers = {"x-hud-internal-bot": self._bot_key}
+        headers = {"x-hud-internal-bot": self._bot_key()}
         return exchange(self._http, "POST", self.url, now=self._clock(), json=row, headers=headers)

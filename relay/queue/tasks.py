@@ -19,6 +19,7 @@ from relay import tracing
 from relay.logs import only_stderr
 from relay.logs import setup as setup_logs
 from relay.queue.app import make_app
+from relay.reload import follow
 from relay.services import concluding, effects, effects_pull, routing, selecting, sending, upgrades
 from relay.settings import Settings, load
 from relay.steps import step
@@ -72,6 +73,7 @@ def main() -> None:
     # threads that wait for answers get the interpreter back at once, not after five milliseconds at each step
     sys.setswitchinterval(0.0005)
     settings = load()
+    follow(settings)
     engine = open_engine(settings.database)
     app = make_app(settings.broker_url)
     register(app, engine, settings)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from sqlalchemy import Connection, Row, select, update
@@ -21,6 +22,7 @@ from relay.domain.retry import Reply
 from relay.github.client import CHECKS, DISPATCH, PULLS, Answer, GitHub, NotSent
 from relay.hud.client import Hud
 from relay.services import responding
+from relay.services.secret_files import one_of
 from relay.settings import Settings
 from relay.store import deliveries, dispatches, jobs, repositories, schema
 
@@ -47,10 +49,9 @@ class Clients:
 
 def make_clients(settings: Settings) -> Clients:
     """Built once a process: tokens and connections are cached in them."""
-    key = settings.github_private_key.get_secret_value()
     return Clients(
-        GitHub(settings.github_api_url, settings.github_app_id, key),
-        Hud(settings.hud_url, settings.hud_bot_key.get_secret_value()),
+        GitHub(settings.github_api_url, settings.github_app_id, partial(one_of, settings, "github_private_key")),
+        Hud(settings.hud_url, partial(one_of, settings, "hud_bot_key")),
         settings.github_budget,
         settings.url,
         settings.github_url,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import httpx2
 
 from relay.github.client import GitHub, make_http
 from relay.github.reads import Reader
+from relay.services.secret_files import one_of
 from relay.settings import Settings
 
 
@@ -14,6 +17,6 @@ def make_reader(settings: Settings, timeout: httpx2.Timeout | None = None) -> Re
     clients = [make_http(settings.github_api_url) for _ in range(2)]
     for client in clients:
         client.timeout = timeout or client.timeout
-    key = settings.github_private_key.get_secret_value()
+    key = partial(one_of, settings, "github_private_key")
     github = GitHub(settings.github_api_url, settings.github_app_id, key, http=clients[0])
     return Reader(github, clients[1])

@@ -9,6 +9,7 @@ import uvicorn
 
 from relay import tracing
 from relay.logs import setup as setup_logs
+from relay.reload import follow
 from relay.settings import load
 from relay.web.app import create_app
 
@@ -22,6 +23,7 @@ def main() -> None:
         # uvicorn ends in order and then raises the signal again, which by default would end us in the middle
         signal.signal(number, lambda *_: sys.exit(0))
     settings = load()
+    follow(settings)
     uvicorn.run(
         create_app(settings),
         host=settings.host,

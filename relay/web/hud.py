@@ -12,6 +12,7 @@ from fastapi.concurrency import run_in_threadpool
 from relay.domain.hud_intake import MAX_BYTES, row_of
 from relay.errors import Unauthorized
 from relay.services.intake import decode
+from relay.services.secret_files import one_of
 from relay.store import hud_rows, views_backend
 from relay.store.db import reading
 from relay.store.views_parts import plain
@@ -30,7 +31,7 @@ async def results(request: Request) -> dict[str, Any]:
     """Takes a row; docs/hud.md has the body. 401 for a wrong key, 413 above 2 MiB, 400 naming what is missing. A row
     that came before is joined: sending it twice changes nothing."""
     state = request.app.state
-    wanted = state.settings.hud_bot_key.get_secret_value()
+    wanted = one_of(state.settings, "hud_bot_key")
     given = request.headers.get("x-hud-internal-bot", "")
     if not wanted or not hmac.compare_digest(given.encode(), wanted.encode()):
         raise Unauthorized("the key in x-hud-internal-bot is not this dashboard's", "it is the setting hud_bot_key")

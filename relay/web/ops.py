@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
@@ -16,8 +15,9 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from relay.errors import Unavailable
-from relay.store import views, views_health
-from relay.store.db import MIGRATIONS, reading
+from relay.services import readiness
+from relay.store import views, views_health, views_load
+from relay.store.db import reading
 
 router = APIRouter(include_in_schema=False)
 
@@ -36,19 +36,25 @@ async def healthz() -> dict[str, str]:
 
 
 @router.api_route("/readyz", methods=["GET", "HEAD"])
-def readyz(request: Request) -> dict[str, str]:
-    """The database answers and has the schema of this release. Else 503 ``unavailable``."""
-    wanted = ScriptDirectory(str(MIGRATIONS)).get_current_head()
-    try:
-        with reading(request.app.state.engine) as conn:
-            found = MigrationContext.configure(conn).get_current_revision()
-    except SQLAlchemyError as exc:
-        raise Unavailable(f"the database does not answer: {type(exc).__name__}", "see the log of this process") from exc
-    if found != wanted:
-        raise Unavailable(
-            f"the database has schema {found or 'none'}, this release needs {wanted}", "start the relay: it migrates"
-        )
-    return {"status": "ready", "schema": str(found)}
+def readyz(request: Request) -> dict[str, Any]:
+    """Every part of the relay by name. 503 ``unavailable``, which names the parts, when one is missing without which
+    nothing can be taken in; a pump or a broker that is away is told and waited for."""
+    state = request.app.state
+    found = readiness.parts(state.engine, state.settings, time.time())
+    told = {part.name: part.problem or part.value for part in found}
+    missing = [part for part in found if part.needed and part.problem]
+    if missing:
+        detail = "; ".join(f"{part.name}: {part.problem}" for part in missing)
+        raise Unavailable(detail, missing[0].hint, parts=[f"{name}: {word}" for name, word in told.items()])
+    return {"status": "ready", "schema": told["schema"], "parts": told}
+
+
+@router.get("/scale/{queue}")
+def scale(queue: str, request: Request) -> dict[str, Any]:
+    """What an autoscaler goes by: how many workers a queue could keep busy now (docs/metrics.md)."""
+    with reading(request.app.state.engine) as conn:
+        found = views_load.load(conn, time.time()).get(queue, views_load.Load())
+    return {"queue": queue, "waiting": found.waiting, "running": found.running, "wanted": found.wanted}
 
 
 class Tables(Collector):
@@ -62,6 +68,7 @@ class Tables(Collector):
         with reading(self.engine) as conn:
             found = views.tallies(conn)
             chores, ended = views_health.chores(conn, now), views_health.deadlines(conn)
+            queues = views_load.load(conn, now)
             closed, oldest = views_health.places(conn, now), views_health.oldest_effect(conn, now)
         for table, (name, about, labels) in LABELS.items():
             family = GaugeMetricFamily(name, about, labels=labels)
@@ -81,7 +88,23 @@ class Tables(Collector):
             places.add_metric((code,), number)
         waits = GaugeMetricFamily("relay_outbox_oldest_seconds", "How long the oldest effect has waited.")
         waits.add_metric((), oldest)
-        yield from (late, failed, sweeps, places, waits)
+        yield from (late, failed, sweeps, places, waits, *_queues(queues, now))
+
+
+def _queues(found: Mapping[str, views_load.Load], now: float) -> Iterator[GaugeMetricFamily]:
+    columns: dict[str, tuple[str, Callable[[views_load.Load], float]]] = {
+        "relay_queue_waiting": ("Pieces of work that wait for a worker.", lambda one: one.waiting),
+        "relay_queue_running": ("Pieces of work that a worker has.", lambda one: one.running),
+        "relay_queue_workers": ("Emulator and device workers that were heard of lately.", lambda one: one.workers),
+        "relay_queue_oldest_seconds": (
+            "How long the oldest piece of work has waited.", lambda one: max(0.0, now - one.oldest) if one.oldest else 0
+        ),
+    }  # fmt: skip
+    for name, (about, value) in columns.items():
+        family = GaugeMetricFamily(name, about, labels=("queue",))
+        for queue, one in sorted(found.items()):
+            family.add_metric((queue,), value(one))
+        yield family
 
 
 @router.get("/metrics")

@@ -18,6 +18,7 @@ from relay.errors import BadRequest, Forbidden, Unauthorized
 from relay.protocol import WORKER_API
 from relay.queue.names import is_shard_queue
 from relay.services import leasing, printing
+from relay.services.secret_files import worker_keys
 from relay.services.upstream import mirror
 from relay.store import workers
 from relay.web.body import body_of, parse, read_body
@@ -110,10 +111,10 @@ Token = Annotated[str, Depends(_bearer)]
 
 
 def _worker_key(request: Request, token: Token) -> None:
-    key = request.app.state.settings.worker_key.get_secret_value()
-    if not key:
+    keys = worker_keys(request.app.state.settings)
+    if not keys:
         raise Forbidden("this relay takes no workers", "set worker_key")
-    if not hmac.compare_digest(key.encode(), token.encode()):
+    if not any([hmac.compare_digest(key.encode(), token.encode()) for key in keys]):
         raise Unauthorized("wrong worker key", "the key is RELAY_WORKER_KEY of the relay")
 
 

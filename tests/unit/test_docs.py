@@ -7,10 +7,12 @@ import re
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 
 import relay.errors
 import selector.errors
 from relay.settings import Settings
+from relay.web.app import create_app
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -24,6 +26,37 @@ def test_every_setting_is_documented(name):
 def test_no_setting_is_documented_that_does_not_exist():
     named = set(re.findall(r"^\| `(\w+)` \|", (DOCS / "settings.md").read_text(), re.M))
     assert named == set(Settings.model_fields)
+
+
+@pytest.fixture
+def exposed(tmp_path):
+    """Names of everything that /metrics of a running web process shows."""
+    app = create_app(Settings(data_dir=tmp_path))
+    try:
+        with TestClient(app) as client:
+            text = client.get("/metrics").text
+    finally:
+        app.state.engine.dispose()
+    return set(re.findall(r"^# TYPE (\w+) ", text, re.M))
+
+
+LIBRARY = ("process_", "python_")
+"""What the client library tells of every process: documented as a whole."""
+
+
+def test_every_metric_is_documented_and_no_other(exposed):
+    documented = set(re.findall(r"^\| `(relay_\w+)` \|", (DOCS / "metrics.md").read_text(), re.M))
+    ours = {name for name in exposed if not name.startswith(LIBRARY) and not name.endswith("_created")}
+    assert documented == ours
+
+
+def test_every_metric_that_alerts_and_dashboard_ask_for_exists(exposed):
+    known = exposed | {f"{name}{end}" for name in exposed for end in ("_bucket", "_count", "_sum", "_total")}
+    asked = set()
+    for path in sorted((ROOT / "deploy" / "observe").rglob("*.*")):
+        asked |= set(re.findall(r"\b(relay_[a-z_]+)\b", path.read_text()))
+    assert asked
+    assert asked - known == set()
 
 
 def _codes(module):

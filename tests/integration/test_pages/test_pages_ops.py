@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from sqlalchemy import text
+
+from relay.store import chores
 
 
 def test_process_is_up_without_asking_the_database(client: Any, world: Any) -> None:
@@ -50,3 +53,36 @@ def test_metrics_count_rows_by_state(client: Any, world: Any) -> None:
         'relay_outbox{kind="hud",state="parked"} 1.0',
         'relay_outbox{kind="check_run",state="due"} 1.0',
     } <= lines
+
+
+def test_readiness_names_each_part(client: Any, world: Any) -> None:
+    told = client.get("/readyz").json()["parts"]
+    assert told["database"] == "ok"
+    assert told["pump"] == "no pump is heard of"
+    assert "broker" not in told, "nobody has looked at it"
+    with world.engine.begin() as conn:
+        chores.note(conn, "broker", time.time(), error="ConnectionError: refused", again_s=60)
+    told = client.get("/readyz").json()["parts"]
+    assert told["pump"] == "ok"
+    assert told["broker"] == "it does not answer the pump: ConnectionError: refused"
+    with world.engine.begin() as conn:
+        conn.execute(text("UPDATE alembic_version SET version_num = '0000'"))
+    answer = client.get("/readyz").json()
+    assert any(part.startswith("schema: the database has schema 0000") for part in answer["parts"])
+    with world.engine.begin() as conn:
+        conn.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    assert client.get("/readyz").json()["status"] == "ready", "while releases are exchanged, the newer one has migrated"
+
+
+def test_an_autoscaler_sees_what_waits_and_what_runs(client: Any, world: Any) -> None:
+    world.running()
+    queues = [line for line in client.get("/metrics").text.splitlines() if line.startswith("relay_queue_")]
+    (queue,) = {line.split('"')[1] for line in queues} - {"route", "select", "outbox"}
+    told = client.get(f"/scale/{queue}").json()
+    assert told["wanted"] == told["waiting"] + told["running"] > 0
+    assert f'relay_queue_waiting{{queue="{queue}"}} {float(told["waiting"])}' in queues
+    assert f'relay_queue_running{{queue="{queue}"}} {float(told["running"])}' in queues
+    assert client.get("/scale/nobody.knows").json() == {
+        "queue": "nobody.knows", "waiting": 0, "running": 0, "wanted": 0,
+    }  # fmt: skip
+    assert client.get("/scale/outbox").json()["waiting"] == 1
