@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from relay.services.device_configs import load_device
 from relay.settings import Settings
 from relay.store import workers
 from relay.store.db import migrate, open_engine, reading
-from relay.store.schema import decision, dispatch, job, shard
+from relay.store.schema import decision, dispatch, job, plan, shard
 from relay.worker import agent
 from relay.worker.config import WorkerConfig
 from relay.worker.runners import Runners
@@ -69,6 +69,31 @@ class Worker:
     config: WorkerConfig = field(init=False)
 
 
+class Host(Runners):
+    """One machine for all workers: torch is imported once, by the first shard."""
+
+    def start(self) -> None:
+        self.sweep()
+        self._ahead = True  # what would be started ahead for overlays is not: no situation lays one over torch
+
+    @contextlib.contextmanager
+    def with_files(self, most: int) -> Iterator[Runners]:
+        """A place on the machine in which processes may hold so many files open, and nothing is kept for later."""
+        warm = self._of(True)
+        pid = warm._process.pid
+        before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        narrow = Host(self.room.parent)
+        narrow._warm, narrow._ahead = self._warm, True
+        try:
+            # the hard limit stays, or nobody could lift it again; what is forked from the process inherits both
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (most, before[1]))
+            yield narrow
+            if narrow._kept is not None:
+                narrow._kept.close()
+        finally:
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+
+
 class Lab:
     """``play`` takes a change through the relay. One at a time."""
 
@@ -102,12 +127,13 @@ class Lab:
         migrate(self.engine)
         self.number = 0
         self._web: subprocess.Popen[bytes] | None = None
-        self._warm: dict[str, Runners] = {}
+        self._host = Host(tmp / "host")
         self._workers: dict[str, Worker] = {}
 
     # ---------------------------------------------------------------------------------------------------- surroundings
 
     def __enter__(self) -> Lab:
+        self._host.start()
         log = self.tmp / "web.log"
         with open(log, "wb") as out:
             self._web = subprocess.Popen([sys.executable, "-m", "relay.web"], env=self.env, stdout=out, stderr=out)
@@ -119,8 +145,7 @@ class Lab:
         raise AssertionError(log.read_text())
 
     def __exit__(self, *_: object) -> None:
-        for runners in self._warm.values():
-            runners.close()
+        self._host.close()
         assert self._web is not None
         self._web.terminate()
         self._web.wait()
@@ -208,19 +233,13 @@ class Lab:
         raise AssertionError(f"run {run} does not end: {self.row(run)}")
 
     def _work(self, shard_id: str, worker: Worker) -> None:
-        if worker.files is None and not worker.broken:
-            if worker.name not in self._warm:
-                self._warm[worker.name] = Runners(worker.config.folder)
-                self._warm[worker.name].start()
-            agent.run_shard(shard_id, worker.config, runners=self._warm[worker.name])
-            return
-        program = "import sys; from relay.worker import agent; from relay.worker.config import WorkerConfig; "
-        program += "from pathlib import Path; u, n, f, l, s = sys.argv[1:]; "
-        program += "agent.run_shard(s, WorkerConfig(url=u, key='key', name=n, folder=Path(f), lab=l))"
-        given = worker.config
-        command = [sys.executable, "-c", program, given.url, given.name, str(given.folder), given.lab, shard_id]
-        done = subprocess.run(command, env=self.env, preexec_fn=_limit(worker.files), capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        if worker.broken:
+            agent.run_shard(shard_id, worker.config)
+        elif worker.files is None:
+            agent.run_shard(shard_id, worker.config, runners=self._host)
+        else:
+            with self._host.with_files(worker.files) as narrow:
+                agent.run_shard(shard_id, worker.config, runners=narrow)
 
     def _queued(self, run: str) -> list[str]:
         with reading(self.engine) as conn:
@@ -250,6 +269,11 @@ class Lab:
         with reading(self.engine) as conn:
             return list(conn.execute(select(shard).where(shard.c.dispatch_id == run).order_by(shard.c.id)))
 
+    def warnings(self, run: str) -> list[str]:
+        """What the selection warned about."""
+        with reading(self.engine) as conn:
+            return list(conn.execute(select(plan.c.warnings).where(plan.c.dispatch_id == run)).scalar_one())
+
     def check(self, run: str) -> str:
         """The conclusion that the check run shows."""
         with reading(self.engine) as conn:
@@ -259,12 +283,6 @@ class Lab:
         with reading(self.engine) as conn:
             query = select(decision).where(decision.c.dispatch_id == run, decision.c.stage == "verify")
             return list(conn.execute(query.order_by(decision.c.id)))
-
-
-def _limit(files: int | None) -> Callable[[], None] | None:
-    if files is None:
-        return None
-    return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from sqlalchemy import Row, insert
 from relay.services import trunk_runs
 from relay.store.schema import quarantine
 from selector.verify.flakes import RULE
+from selector.verify.judgements import JUDGEMENTS
 
 N = RULE.first
 PASSES = "def test_fine(self, device):\n    self.assertEqual(torch.ones(2, device=device).sum().cpu().item(), 2.0)\n"
@@ -71,6 +72,10 @@ def test_reach(self, device):
 
 """
 LACKS = "torch.cholesky_inverse(torch.ones(2, 2, device=device))"
+FORTY = "".join(PASSES.replace("fine", f"f{n}") for n in range(40))
+NATIVE = "test/cpp/api/situations.cpp"
+NATIVE_CODE = "int situations() { return 0; }\n"
+NAMES_IT = "# what it checks is written in situations.cpp\n"
 
 
 def flakes(rate: float, tests: int) -> str:
@@ -80,20 +85,22 @@ def flakes(rate: float, tests: int) -> str:
 @dataclass(frozen=True)
 class Situation:
     """``base`` and ``head``: files of the two commits; ``conclusions`` and ``codes``: what may come out (several where
-    chance has a part); ``kinds``: kinds of failures that must be shown; ``says``: words of the verdict or of one of its
-    reasons; ``before`` prepares the lab and may change how the change is played."""
+    chance has a part); ``judged``: codes of failures that must be shown (where chance has a part: in some round);
+    ``says``: words of the verdict or of one of its reasons; ``warns``: words of the selection's warnings; ``before``
+    prepares the lab and may change how the change is played."""
 
     name: str
     base: Mapping[str, str | None]
     head: Mapping[str, str | None]
     conclusions: tuple[str, ...]
     codes: tuple[str, ...]
-    kinds: tuple[str, ...] = ()
+    judged: tuple[str, ...] = ()
     says: str = ""
     crew: tuple[Worker, ...] = (Worker("w1"), Worker("w2"))
     entries: str = ""
     before: Callable[[Lab, str], Mapping[str, Any]] | None = None
     chance: bool = False
+    warns: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -197,46 +204,51 @@ SITUATIONS: tuple[Situation, ...] = (
     simple("a change that breaks nothing", PASSES, PASSES + OK, file="clean",
            conclusions=("success",), codes=("verify-passed",)),
     simple("an edited helper breaks a test", VALUE, VALUE, (GOOD, BAD), file="helper",
-           conclusions=("failure",), codes=("verify-regression",), kinds=("regression",),
+           conclusions=("failure",), codes=("verify-regression",), judged=("verify-regression",),
            says=f"failed {N} of {N} with the change, failed 0 of {N} without it"),
     simple("a test that crashes its process", VALUE, VALUE, (GOOD, "def weight():\n    os.abort()\n"), file="crash",
-           conclusions=("failure",), codes=("verify-regression",), kinds=("regression",), says="SIGABRT"),
+           conclusions=("failure",), codes=("verify-regression",), judged=("verify-regression",), says="SIGABRT"),
     simple("a test that hangs", VALUE, VALUE, (GOOD, "import time\ndef weight():\n    time.sleep(60)\n"), file="hang",
-           conclusions=("failure",), codes=("verify-regression",), kinds=("regression",), says="no end after"),
+           conclusions=("failure",), codes=("verify-regression",), judged=("verify-regression",), says="no end after"),
     simple("a file that cannot be imported any more", PASSES, PASSES, ("", "import nothing_of_this_name\n"),
-           file="imports", conclusions=("failure",), codes=("verify-import-regression",), kinds=("regression",)),
+           file="imports", conclusions=("failure",), codes=("verify-import-regression",),
+           judged=("verify-import-regression",)),
     simple("a new test that fails", PASSES, PASSES + PASSES.replace("fine", "new").replace("2.0", "3.0"),
-           file="newtest", conclusions=("failure",), codes=("verify-new-test-fails",), kinds=("unconfirmed",)),
+           file="newtest", conclusions=("failure",), codes=("verify-new-test-fails",),
+           judged=("verify-new-test-fails",)),
     simple("xfail_strict that passes now",
            "def test_strict(self, device):\n    self.assertEqual(torch.ones(1, device=device).cpu().item(), 2.0)\n",
            "def test_strict(self, device):\n    self.assertEqual(torch.ones(1, device=device).cpu().item(), 1.0)\n",
-           file="strict", entries=STRICT, conclusions=("failure",), codes=("verify-xpassed-strict",)),
+           file="strict", entries=STRICT, conclusions=("failure",), codes=("verify-xpassed-strict",),
+           judged=("verify-xpassed-strict",)),
     simple("made flaky by the change, 80 %", flakes(0, 1), flakes(0.8, 1), file="made", chance=True,
-           conclusions=("failure",), codes=("verify-made-flaky", "verify-regression"), kinds=("regression",)),
+           conclusions=("failure",), codes=("verify-made-flaky", "verify-regression"),
+           judged=("verify-made-flaky",)),
     simple("fails without the change too", PASSES + VALUE, PASSES + VALUE + OK, (BAD, BAD), file="old",
-           conclusions=("success",), codes=("verify-passed",), kinds=("pre-existing",),
+           conclusions=("success",), codes=("verify-passed",), judged=("verify-pre-existing",),
            says="fails on the base as well"),
     simple("nothing but old failures", VALUE, VALUE, (BAD, BAD), file="onlyold",
-           conclusions=("neutral",), codes=("verify-nothing-passed",), kinds=("pre-existing",)),
+           conclusions=("neutral",), codes=("verify-nothing-passed",), judged=("verify-pre-existing",)),
     simple("fails on the base for another reason", VALUE, VALUE,
            ("def weight():\n    if os.urandom(1)[0] < 0:\n        pass\n    raise KeyError('one thing')\n",
             "def weight():\n    raise ValueError('another thing')\n"), file="reason",
-           conclusions=("neutral",), codes=("verify-nothing-passed",), kinds=("pre-existing",),
+           conclusions=("neutral",), codes=("verify-nothing-passed",), judged=("verify-pre-existing",),
            says="fails without the change as well"),
     Situation("broken on trunk, the base is not known",
               files_of("trunk", module("TestIt", PASSES + VALUE, BAD + "import nothing_of_this_name\n")),
               files_of("trunk", module("TestIt", PASSES + VALUE, BAD, 1)),
-              ("success",), ("verify-passed",), ("broken-on-trunk",), "the newest 2 runs on trunk fail in the same way",
+              ("success",), ("verify-passed",), ("verify-broken-on-trunk",),
+              "the newest 2 runs on trunk fail in the same way",
               before=trunk_of(files_of("trunk", module("TestIt", PASSES + VALUE, BAD)), repeat=2)),
     Situation("the base is not known, and trunk neither",
               files_of("unknown", module("TestIt", PASSES + VALUE, BAD + "import nothing_of_this_name\n")),
               files_of("unknown", module("TestIt", PASSES + VALUE, BAD, 1)),
-              ("neutral",), ("verify-unconfirmed",), ("unconfirmed",), "cannot be imported on the base"),
+              ("neutral",), ("verify-unconfirmed",), ("verify-unconfirmed",), "cannot be imported on the base"),
     simple("the base is known from another run", VALUE, VALUE, (GOOD, BAD), file="known", before=base_known,
-           conclusions=("failure",), codes=("verify-regression",), kinds=("regression",)),
-    simple("flaky at 50 %, with and without the change", flakes(0.5, 2) + PASSES, flakes(0.5, 2) + PASSES + OK,
+           conclusions=("failure",), codes=("verify-regression",), judged=("verify-regression",)),
+    simple("flaky at 50 %, with and without the change", flakes(0.5, 4) + PASSES, flakes(0.5, 4) + PASSES + OK,
            file="flake50", chance=True, conclusions=("success", "neutral"),
-           codes=("verify-passed", "verify-flaky-unproven")),
+           codes=("verify-passed", "verify-flaky-unproven"), judged=("verify-flaky",)),
     simple("flaky at 10 %, with and without the change", flakes(0.1, 8) + PASSES, flakes(0.1, 8) + PASSES + OK,
            file="flake10", chance=True, conclusions=("success", "neutral"),
            codes=("verify-passed", "verify-flaky-unproven")),
@@ -244,31 +256,33 @@ SITUATIONS: tuple[Situation, ...] = (
            file="flake1", chance=True, conclusions=("success", "neutral"),
            codes=("verify-passed", "verify-flaky-unproven")),
     simple("fails in company, passes alone; nobody vouches", COMPANY, COMPANY + OK, ("left = []\n",) * 2,
-           file="company", conclusions=("neutral",), codes=("verify-flaky-unproven",), kinds=("unconfirmed",),
-           says="passed when it ran again"),
+           file="company", conclusions=("neutral",), codes=("verify-flaky-unproven",),
+           judged=("verify-flaky-unproven",), says="passed when it ran again"),
     simple("fails in company; trunk's own runs show it", COMPANY, COMPANY + OK, ("left = []\n",) * 2,
-           file="company2", before=company_known, conclusions=("success",), codes=("verify-passed",), kinds=("flaky",),
+           file="company2", before=company_known, conclusions=("success",), codes=("verify-passed",),
+           judged=("verify-flaky-on-trunk",),
            says="both passed and failed on"),
     simple("fails in company; in quarantine", COMPANY, COMPANY + OK, ("left = []\n",) * 2, file="company3",
            before=put_into_quarantine("test/test_company3.py::TestIt::test_b_minds", 3600.0),
-           conclusions=("success",), codes=("verify-passed",), kinds=("flaky",), says="in quarantine: loses a race"),
+           conclusions=("success",), codes=("verify-passed",), judged=("verify-quarantined",),
+           says="in quarantine: loses a race, example/backend#7"),
     simple("fails in company; its quarantine has expired", COMPANY, COMPANY + OK, ("left = []\n",) * 2, file="company4",
            before=put_into_quarantine("test/test_company4.py::TestIt::test_b_minds", -1.0),
-           conclusions=("neutral",), codes=("verify-flaky-unproven",), kinds=("unconfirmed",)),
+           conclusions=("neutral",), codes=("verify-flaky-unproven",), judged=("verify-flaky-unproven",)),
     simple("in quarantine, and broken by the change", VALUE, VALUE, (GOOD, BAD), file="quarantined",
            before=put_into_quarantine("test/test_quarantined.py::TestIt::test_value", 3600.0),
-           conclusions=("failure",), codes=("verify-regression",), kinds=("regression",)),
+           conclusions=("failure",), codes=("verify-regression",), judged=("verify-regression",)),
     simple("a poisoned author: fails elsewhere, too", VALUE, VALUE, (GOOD, BAD), file="poison", before=poisoned,
-           conclusions=("failure",), codes=("verify-regression",), kinds=("regression",)),
+           conclusions=("failure",), codes=("verify-regression",), judged=("verify-regression",)),
     simple("a change that prints an environment's fault", VALUE, VALUE,
            (GOOD, "def weight():\n    raise OSError(28, 'No space left on device')\n"), file="prints",
-           conclusions=("neutral",), codes=("verify-infrastructure",), kinds=("infrastructure",)),
+           conclusions=("neutral",), codes=("verify-infrastructure",), judged=("verify-infrastructure",)),
     simple("an environment's fault on one worker of two", MANY_FILES, MANY_FILES + OK, file="fault",
            crew=(Worker("narrow", files=300), Worker("w2")),
            conclusions=("success",), codes=("verify-passed",), says="ran again elsewhere"),
     simple("an environment's fault on every worker", MANY_FILES, MANY_FILES + OK, file="faults",
            crew=(Worker("narrow", files=300), Worker("narrow2", files=300)),
-           conclusions=("neutral",), codes=("verify-infrastructure",), kinds=("infrastructure",)),
+           conclusions=("neutral",), codes=("verify-infrastructure",), judged=("verify-infrastructure",)),
     simple("one worker of two cannot run anything", PASSES, PASSES + OK, file="broken1",
            crew=(Worker("broken", broken=True), Worker("w2")), conclusions=("success",), codes=("verify-passed",)),
     simple("no worker can run anything", PASSES, PASSES + OK, file="broken2",
@@ -276,16 +290,22 @@ SITUATIONS: tuple[Situation, ...] = (
            conclusions=("neutral",), codes=("verify-infrastructure",)),
     simple("two labs disagree", LAB_HEAD.format(condition="True"), LAB_HEAD.format(condition="roomy"), file="labs",
            crew=(Worker("a1", "lab-a", files=500), Worker("b1", "lab-b")),
-           conclusions=("neutral",), codes=("verify-lab-conflict",), kinds=("conflict",), says="the labs disagree"),
+           conclusions=("neutral",), codes=("verify-lab-conflict",), judged=("verify-lab-conflict",),
+           says="the labs disagree"),
     simple("the change edits a test to use what the device lacks", LIMIT.format("x + x"), LIMIT.format(LACKS) + OK,
-           file="limit", conclusions=("neutral",), codes=("verify-device-limit",), kinds=("device-limit",)),
+           file="limit", conclusions=("neutral",), codes=("verify-device-limit",), judged=("verify-device-limit",)),
     simple("a helper now uses what the device lacks", *[LIMIT.format("use(x, device)") + OK] * 2,
            ("def use(x, device):\n    return x + x\n", f"def use(x, device):\n    return {LACKS}\n"), file="limit2",
-           conclusions=("failure",), codes=("verify-regression",), kinds=("regression",)),
-    simple("a budget too small", PASSES + OK + "".join(PASSES.replace("fine", f"f{n}") for n in range(40)),
-           PASSES + OK + "".join(PASSES.replace("fine", f"f{n}").replace("2.0", "2") for n in range(40)), file="budget",
-           settings={"budget_minutes": 0.02}, crew=(Worker("w1"),),
+           conclusions=("failure",), codes=("verify-regression",), judged=("verify-regression",)),
+    simple("a budget too small", FORTY, FORTY, file="budget", settings={"budget_minutes": 0.02}, crew=(Worker("w1"),),
            conclusions=("neutral",), codes=("verify-partial",), says="had no room in the budget"),
+    simple("a budget too small for what the change edits", FORTY, FORTY.replace("2.0", "2") + OK, file="mustrun",
+           settings={"budget_minutes": 0.02}, crew=(Worker("w1"),), conclusions=("success",), codes=("verify-passed",),
+           says="41 tests (41 variants) ran on the device", warns="which all run; the budget is 1.2 s on 1 worker"),
+    Situation("native code that the runtime does not contain",
+              {**files_of("native", module("TestIt", PASSES, NAMES_IT)), NATIVE: NATIVE_CODE},
+              {**files_of("native", module("TestIt", PASSES + OK, NAMES_IT)), NATIVE: NATIVE_CODE.replace("0", "1")},
+              ("neutral",), ("verify-not-exercised",), says=f"1 changed file was not exercised: {NATIVE}"),
     simple("nothing touches the device", PASSES, HOST,
            file="idle", conclusions=("neutral",), codes=("verify-unengaged",)),
     simple("every test skips itself", PASSES, SKIPS,
@@ -330,9 +350,11 @@ def problems(lab: Lab, situation: Situation, row: Row[Any]) -> list[str]:
     found = []
     if row.conclusion not in situation.conclusions or row.code not in situation.codes:
         found.append(f"{row.conclusion} ({row.code}), not {situation.conclusions} ({situation.codes}): {row.summary}")
-    kinds = {cause["kind"] for cause in (row.verdict or {}).get("causes", ())}
-    if not set(situation.kinds) <= kinds:
-        found.append(f"shows failures of kinds {sorted(kinds)}, not {situation.kinds}")
+    shown = judgements(lab, row)
+    if not situation.chance and not set(situation.judged) <= shown:
+        found.append(f"shows failures of {sorted(shown)}, not {situation.judged}")
+    if situation.warns not in " ".join(lab.warnings(row.id)):
+        found.append(f"does not warn {situation.warns!r}: {lab.warnings(row.id)}")
     said = " ".join(
         [
             row.summary,
@@ -345,6 +367,12 @@ def problems(lab: Lab, situation: Situation, row: Row[Any]) -> list[str]:
     if lab.check(row.id) != row.conclusion:
         found.append(f"the check run says {lab.check(row.id)}")
     return found
+
+
+def judgements(lab: Lab, row: Row[Any]) -> set[str]:
+    """The codes by which the run's failures were judged."""
+    keys = {cause["key"] for cause in (row.verdict or {}).get("causes", ())}
+    return {d.code for d in lab.decisions(row.id) if d.subject in keys and d.code in JUDGEMENTS}
 
 
 def reason(lab: Lab, row: Row[Any]) -> str:

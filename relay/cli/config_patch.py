@@ -25,6 +25,7 @@ from selector.configs import ConfigSource
 from selector.errors import ConfigError
 from selector.model import Mode, Outcome, TestId, VariantResult
 from selector.plan.patch import ConfigEdit, patch
+from selector.plan.patch_tolerance import ToleranceEdit
 from selector.plan.proposals import Enough, Found, Proposal, Run, propose
 from selector.plan.validate import unified, validate
 
@@ -58,8 +59,7 @@ def run_patch(
     console = console or Console(soft_wrap=True, highlight=False)
     device = load_device(folder)
     found = propose(read_runs(results), device.configs, datetime.now(UTC).date(), Enough(enough, min(enough, 3)))
-    edits = [p.edit for p in found.proposals if p.edit is not None]
-    after, refused = patched(device, edits)
+    after, edits, refused = patched(device, [p.edit for p in found.proposals if p.edit is not None])
     checks = _checks(device, after, edits, upstream, console) if edits else []
     _tell(found, refused, checks, console)
     if checks:
@@ -67,7 +67,8 @@ def run_patch(
     before = {source.name: source.text for source in device.texts}
     changed = {s.name: (before[s.name], s.text) for s in after if s.text != before[s.name]}
     if changed:
-        _deliver(folder, device, after, changed, found, to, upstream is not None, console)
+        proposals = [p for p in found.proposals if p.edit in edits]
+        _deliver(folder, device, after, changed, proposals, to, upstream is not None, console)
     return 1 if refused or found.unexplained else 0
 
 
@@ -84,6 +85,7 @@ def read_runs(paths: Sequence[Path]) -> dict[TestId, list[Run]]:
                     line["variant"],
                     Outcome(line["outcome"]),
                     Mode(line["mode"]),
+                    op=line.get("op"),
                     dtype=line.get("dtype"),
                     message=line.get("message"),
                     log_tail=line.get("log_tail"),
@@ -96,21 +98,29 @@ def read_runs(paths: Sequence[Path]) -> dict[TestId, list[Run]]:
     return runs
 
 
-def patched(device: DeviceConfigs, edits: Sequence[ConfigEdit]) -> tuple[list[ConfigSource], list[str]]:
-    """All of the device's files after the edits, and why some could not be made."""
+def patched(
+    device: DeviceConfigs, edits: Sequence[ConfigEdit | ToleranceEdit]
+) -> tuple[list[ConfigSource], list[ConfigEdit | ToleranceEdit], list[str]]:
+    """All of the device's files after the edits, the edits that were made, and why some could not be."""
     texts = {source.name: source for source in device.texts}
-    refused = []
+    made, refused = [], []
     for edit in edits:
-        name = _home(device, edit.test)
+        name = _home(device, edit)
         try:
             texts[name] = patch(texts[name], [edit])
         except ConfigError as exc:
             refused.append(str(exc))
-    return list(texts.values()), refused
+        else:
+            made.append(edit)
+    return list(texts.values()), made, refused
 
 
-def _home(device: DeviceConfigs, test: TestId) -> str:
-    """The config that governs the test, else one with a block for its file, else the first."""
+def _home(device: DeviceConfigs, edit: ConfigEdit | ToleranceEdit) -> str:
+    """The config that governs the test, else one with a block for its file, else the first; of an op's tolerance, the
+    file that lists the op as supported."""
+    test = edit.test
+    if isinstance(edit, ToleranceEdit) and edit.op and (place := device.configs.supported_op(test, edit.op)):
+        return place.source
     governs = device.configs.rule(test).source.rpartition(":")[0]
     if governs:
         return governs
@@ -121,7 +131,7 @@ def _home(device: DeviceConfigs, test: TestId) -> str:
 def _checks(
     device: DeviceConfigs,
     after: Sequence[ConfigSource],
-    edits: Sequence[ConfigEdit],
+    edits: Sequence[ConfigEdit | ToleranceEdit],
     upstream: Path | None,
     console: Console,
 ) -> list[str]:
@@ -176,12 +186,11 @@ def _deliver(
     device: DeviceConfigs,
     after: Sequence[ConfigSource],
     changed: Mapping[str, tuple[str, str]],
-    found: Found,
+    proposals: Sequence[Proposal],
     to: Destination,
     collected: bool,
     console: Console,
 ) -> None:
-    proposals: list[Proposal] = [p for p in found.proposals if p.edit is not None]
     text = unified(device.texts, after)
     if to.out is not None:
         to.out.write_text(text, encoding="utf-8")

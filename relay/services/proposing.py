@@ -58,7 +58,7 @@ def runs_of(conn: Connection, device: str, now: float) -> dict[TestId, list[Run]
         test = TestId.parse(row.test)
         found[test][row.dispatch_id, row.compare_sha].append(
             VariantResult(
-                test, row.variant, Outcome(row.outcome), Mode(row.mode), Side.BASE,
+                test, row.variant, Outcome(row.outcome), Mode(row.mode), Side.BASE, op=row.op, dtype=row.dtype,
                 message=row.message, log_tail=row.log_tail,
             )
         )  # fmt: skip

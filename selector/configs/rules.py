@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from selector.configs.model import ConfigProblem, DtypeEdits, OpEdits, Precision, VariantRule, op_names
+from selector.configs.model import ConfigProblem, DtypeEdits, OpEdits, Place, Precision, VariantRule, op_names
 from selector.configs.patterns import dtype_name
 from selector.configs.rank import Match, rank_key
 from selector.configs.selectors import TestFacts, refusal
@@ -151,6 +151,12 @@ class ReuseConfigs:
         """Whether ``supported_ops`` lists dtypes for some op: then the dtype filter differs from op to op."""
         suite = self._suite(test)
         return suite is not None and bool(self._listed(suite))
+
+    def supported_op(self, test: TestId, op: str, op_variant: str = "") -> Place | None:
+        """Where ``supported_ops`` of the test's config names an op."""
+        suite = self._suite(test)
+        item = _find(suite.globals.ops or (), op_names(op, op_variant)) if suite is not None else None
+        return item.place if item is not None else None
 
     def ops_with_dtypes(self, test: TestId) -> frozenset[str]:
         """Names of the ops for which ``supported_ops`` lists dtypes."""

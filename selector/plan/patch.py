@@ -16,10 +16,11 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from selector.configs import ConfigSource
 from selector.errors import ConfigError
 from selector.model import Mode, TestId
+from selector.plan.patch_tolerance import ToleranceEdit, op_dtype_changes
+from selector.plan.yaml_nodes import dash_of, entry_lines, get, last_line, scalar, scalars
 
 ROOT = "${TORCH_ROOT}/"
 _ROOTS = (ROOT, "${PYTORCH_ROOT}/")
-WIDTH = 10**6
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +63,13 @@ def drop_file(source: ConfigSource, path: str) -> ConfigSource:
     return ConfigSource(source.name, _Text(source.name, source.text).without_file(path))
 
 
-def patch(source: ConfigSource, edits: Sequence[ConfigEdit]) -> ConfigSource:
+def patch(source: ConfigSource, edits: Sequence[ConfigEdit | ToleranceEdit]) -> ConfigSource:
     """The config with the edits, in their order. Raises ConfigError with the place of what cannot be edited: a text
     that is not a suite, or an entry that does more than give its tests a mode."""
     text = source.text
     for edit in edits:
-        text = _Text(source.name, text).edited(edit)
+        now = _Text(source.name, text)
+        text = now.tolerated(edit) if isinstance(edit, ToleranceEdit) else now.edited(edit)
     return ConfigSource(source.name, text)
 
 
@@ -105,14 +107,24 @@ class _Text:
             return without
         return _Text(self.source, without)._added(edit, entry.node.start_mark.line)
 
+    def tolerated(self, edit: ToleranceEdit) -> str:
+        """An op's tolerance stands with the op's dtype in ``global.supported_ops``; a test without ops gets an entry
+        for the dtype."""
+        if edit.op is None:
+            return self._added(edit, None)
+        text = self.text
+        for start, end, new in sorted(op_dtype_changes(self.source, self.root, text, edit), reverse=True):
+            text = text[:start] + new + text[end:]
+        return text
+
     def respelled(self, words: Sequence[Respell]) -> str:
-        scalars = {(n.start_mark.line + 1, n.start_mark.column + 1): n for n in _scalars(self.root)}
+        written = {(n.start_mark.line + 1, n.start_mark.column + 1): n for n in scalars(self.root)}
         text = self.text
         for word in sorted(words, key=lambda w: (w.line, w.column), reverse=True):
-            node = scalars.get((word.line, word.column))
+            node = written.get((word.line, word.column))
             if node is None or node.value != word.was or node.style in ("|", ">"):
                 raise ConfigError(self.source, word.line, word.column, f"{word.was!r} does not stand here")
-            plain = _scalar(word.to)
+            plain = scalar(word.to)
             quoted = f"{node.style}{word.to}{node.style}" if node.style and not set("'\"\\") & set(word.to) else plain
             text = text[: node.start_mark.index] + quoted + text[node.end_mark.index :]
         return text
@@ -124,26 +136,26 @@ class _Text:
         if len(self._suite_files().value) == 1:
             line = node.start_mark.line + 1
             raise ConfigError(self.source, line, 1, "it is the only file of its config", "take the config out by hand")
-        return self._cut(node.start_mark.line, _last_line(node))
+        return self._cut(node.start_mark.line, last_line(node))
 
     # ------------------------------------------------------------------------------------------------------- finding
 
     def _suite_files(self) -> SequenceNode:
-        suite = _get(self.root, "test_suite_config")
-        files = _get(suite, "files")
+        suite = get(self.root, "test_suite_config")
+        files = get(suite, "files")
         if not isinstance(files, SequenceNode):
             raise ConfigError(self.source, 1, 1, "there is no test_suite_config.files to edit", "docs/configs.md")
         return files
 
     def _file(self, test: TestId) -> MappingNode | None:
         for node in self._suite_files().value:
-            path = _get(node, "path")
+            path = get(node, "path")
             if isinstance(path, ScalarNode) and any(path.value == root + test.file for root in _ROOTS):
                 return node if isinstance(node, MappingNode) else None
         return None
 
     def _entries(self, test: TestId) -> Iterator[MappingNode]:
-        tests = _get(self._file(test), "tests")
+        tests = get(self._file(test), "tests")
         for node in tests.value if isinstance(tests, SequenceNode) else ():
             if isinstance(node, MappingNode):
                 yield node
@@ -151,10 +163,10 @@ class _Text:
     def _entry(self, test: TestId) -> _Entry | None:
         """The entry that names the test exactly and for all of its variants."""
         for node in self._entries(test):
-            names = _get(node, "names")
+            names = get(node, "names")
             for name in names.value if isinstance(names, SequenceNode) else ():
                 if isinstance(name, ScalarNode) and name.value in (f"{test.cls}::{test.method}", test.method):
-                    if _get(node, "edits") is None:
+                    if get(node, "edits") is None:
                         assert isinstance(names, SequenceNode)
                         return _Entry(node, names, name)
                     line = node.start_mark.line + 1
@@ -183,11 +195,11 @@ class _Text:
             raise ConfigError(
                 self.source, line, 1, "it is the only entry of its file", "take the file's tests out by hand"
             )
-        return self._cut(entry.node.start_mark.line, _last_line(entry.node))
+        return self._cut(entry.node.start_mark.line, last_line(entry.node))
 
     def _entries_of(self, entry: _Entry) -> list[Node]:
         for file in self._suite_files().value:
-            tests = _get(file, "tests")
+            tests = get(file, "tests")
             if isinstance(tests, SequenceNode) and entry.node in tests.value:
                 return list(tests.value)
         return []
@@ -211,91 +223,45 @@ class _Text:
         text, lines = self.text, []
         replaced: list[tuple[int, int, str]] = []
         for key, value in [("mode", edit.mode.value), *edit.why()]:
-            there = _get(entry.node, key)
+            there = get(entry.node, key)
             if there is None:
-                lines.append(f"{' ' * entry.node.start_mark.column}{key}: {_scalar(value)}")
+                lines.append(f"{' ' * entry.node.start_mark.column}{key}: {scalar(value)}")
             elif there.start_mark.line != there.end_mark.line:
                 line = there.start_mark.line + 1
                 raise ConfigError(self.source, line, 1, f"{key} stands on several lines", "edit it by hand")
             else:
-                replaced.append((there.start_mark.index, there.end_mark.index, _scalar(value)))
+                replaced.append((there.start_mark.index, there.end_mark.index, scalar(value)))
         if lines:
-            text = self._insert(_last_line(entry.node), lines)
+            text = self._insert(last_line(entry.node), lines)
         for start, end, value in sorted(replaced, reverse=True):  # all of them stand before what was inserted
             text = text[:start] + value + text[end:]
         return text
 
-    def _added(self, edit: ConfigEdit, beside: int | None) -> str:
+    def _added(self, edit: ConfigEdit | ToleranceEdit, beside: int | None) -> str:
         """A new entry: behind the one that began on the line ``beside``, else at the end of the file's entries."""
         assert edit.mode is not None
         file = self._file(edit.test)
         name = f"{edit.test.cls}::{edit.test.method}"
         pairs = [("mode", edit.mode.value), *edit.why()]
+        more = edit.entry_lines() if isinstance(edit, ToleranceEdit) else []
         if file is None:
             files = self._suite_files()
-            dash = _dash(self.text, files.value[-1]) if files.value else files.start_mark.column
+            dash = dash_of(self.text, files.value[-1]) if files.value else files.start_mark.column
             key = " " * (dash + 2)
             lines = [
                 f"{' ' * dash}- path: {ROOT}{edit.test.file}",
                 f"{key}unlisted_test_mode: mandatory_success",
                 f"{key}tests:",
-                *_entry_lines(dash + 4, name, pairs),
+                *entry_lines(dash + 4, name, pairs, more),
             ]
-            return self._insert(_last_line(files), lines)
+            return self._insert(last_line(files), lines)
         entries = list(self._entries(edit.test))
         if not entries:
-            if _get(file, "tests") is not None:
+            if get(file, "tests") is not None:
                 line = file.start_mark.line + 1
                 raise ConfigError(self.source, line, 1, "its tests are not a list of entries", "edit it by hand")
             column = file.start_mark.column
-            lines = [f"{' ' * column}tests:", *_entry_lines(column + 2, name, pairs)]
-            return self._insert(_last_line(file), lines)
+            lines = [f"{' ' * column}tests:", *entry_lines(column + 2, name, pairs, more)]
+            return self._insert(last_line(file), lines)
         after = next((e for e in entries if e.start_mark.line == beside), entries[-1])
-        return self._insert(_last_line(after), _entry_lines(_dash(self.text, after), name, pairs))
-
-
-def _entry_lines(dash: int, name: str, pairs: Sequence[tuple[str, str]]) -> list[str]:
-    key = " " * (dash + 2)
-    return [f"{' ' * dash}- names: [{_scalar(name)}]", *(f"{key}{k}: {_scalar(value)}" for k, value in pairs)]
-
-
-def _get(node: Node | None, key: str) -> Node | None:
-    for k, value in node.value if isinstance(node, MappingNode) else ():
-        if isinstance(k, ScalarNode) and k.value == key:
-            found: Node = value
-            return found
-    return None
-
-
-def _scalars(node: Node | None) -> Iterator[ScalarNode]:
-    if isinstance(node, ScalarNode):
-        yield node
-    elif isinstance(node, SequenceNode | MappingNode):
-        for item in node.value:
-            for part in item if isinstance(item, tuple) else (item,):
-                yield from _scalars(part)
-
-
-def _last_line(node: Node) -> int:
-    """The last line (0-based) that belongs to a node: collections end where the next thing begins, after comments."""
-    if isinstance(node, ScalarNode):
-        end = node.end_mark
-        return int(end.line - 1 if node.style in ("|", ">") and end.column == 0 else end.line)
-    if not isinstance(node, SequenceNode | MappingNode) or node.flow_style:
-        return int(node.end_mark.line)
-    parts = [part for item in node.value for part in (item if isinstance(item, tuple) else (item,))]
-    return max((_last_line(part) for part in parts), default=int(node.start_mark.line))
-
-
-def _dash(text: str, node: Node) -> int:
-    """The column of the dash in front of an item of a block list."""
-    start = node.start_mark
-    line = text[start.index - start.column : start.index]
-    return line.rindex("-") if "-" in line else max(start.column - 2, 0)
-
-
-def _scalar(value: str) -> str:
-    """A text as YAML on one line, quoted where it must be."""
-    flat = " ".join(value.split())
-    written: str = yaml.safe_dump(flat, allow_unicode=True, width=WIDTH)
-    return written.removesuffix("\n").removesuffix("...").removesuffix("\n").rstrip()
+        return self._insert(last_line(after), entry_lines(dash_of(self.text, after), name, pairs, more))

@@ -47,10 +47,10 @@ class Court:
         edited = not EDITED_CODES.isdisjoint(first.cause.codes)
         if limit and edited and first.code in ("verify-regression", "verify-new-test-fails"):
             reason = f"the change edits the test, which now {limit}"
-            return self.judge.judged(result, "device-limit", "verify-device-limit", False, reason)
+            return self.judge.judged(result, "verify-device-limit", reason)
         divided = self._conflict(result) if first.cause.kind != "pre-existing" else None
         if divided:
-            return self.judge.judged(result, "conflict", "verify-lab-conflict", False, divided)
+            return self.judge.judged(result, "verify-lab-conflict", divided)
         if first.code == "verify-unconfirmed":
             return self._known_of_trunk(result, first)
         if self.again is not None and self.judge.suspect(result):
@@ -76,13 +76,13 @@ class Court:
                 reason = f"{first.reason}; {told}"
                 return replace(self._guilty(result, first), reason=reason)
             reason = f"fails far more often than without the change ({told})"
-            return self.judge.judged(result, "regression", "verify-made-flaky", True, reason)
+            return self.judge.judged(result, "verify-made-flaky", reason)
         if finding in ("flaky", "more") and base.failures:
             if base.failures == base.runs:
                 reason = f"fails without the change as well ({told})"
-                return self.judge.judged(result, "pre-existing", "verify-pre-existing", False, reason)
+                return self.judge.judged(result, "verify-pre-existing", reason)
             reason = f"fails now and then without the change as well ({told}; {_bound()})"
-            return self.judge.judged(result, "flaky", "verify-flaky", False, reason)
+            return self.judge.judged(result, "verify-flaky", reason)
         return self._not_blamed(result, finding, told)
 
     def _guilty(self, result: VariantResult, first: Judged) -> Judged:
@@ -90,19 +90,19 @@ class Court:
             return first
         # it failed on the base too, once, for another reason
         reason = "fails with this change for a reason that the base's failure does not have"
-        return self.judge.judged(result, "regression", "verify-regression", True, reason)
+        return self.judge.judged(result, "verify-regression", reason)
 
     def _not_blamed(self, result: VariantResult, finding: Finding, told: str) -> Judged:
         """It passed when it ran again, or failed too seldom to blame the change: who vouches that it does so anyway?"""
         known = self._known_flaky(result)
         if known and finding != "lost":
-            return self.judge.judged(result, "flaky", known[0], False, f"{known[1]} ({told})")
+            return self.judge.judged(result, known[0], f"{known[1]} ({told})")
         if finding == "lost":
             reason = f"its re-runs did not take place, so that chance is not excluded ({told})"
-            return self.judge.judged(result, "unconfirmed", "verify-unconfirmed", False, reason)
+            return self.judge.judged(result, "verify-unconfirmed", reason)
         what = "passed when it ran again" if finding == "passes-alone" else "fails now and then with the change"
         reason = f"{what}; nothing says that it also fails without it ({told}; {_bound()})"
-        return self.judge.judged(result, "unconfirmed", "verify-flaky-unproven", False, reason)
+        return self.judge.judged(result, "verify-flaky-unproven", reason)
 
     def _known_flaky(self, result: VariantResult) -> tuple[str, str] | None:
         entry = self.trusted.quarantine(result)
@@ -119,14 +119,14 @@ class Court:
         broken = self.trusted.broken(result.key, signature(result))
         if broken:
             reason = f"broken on trunk: {broken}{self.trusted.origin(result.key)}"
-            return self.judge.judged(result, "broken-on-trunk", "verify-broken-on-trunk", False, reason)
+            return self.judge.judged(result, "verify-broken-on-trunk", reason)
         known = self._known_flaky(result)
         if known:
-            return self.judge.judged(result, "flaky", known[0], False, known[1])
+            return self.judge.judged(result, known[0], known[1])
         limit = device_limit(result)
         if limit and not NEW_CODES.isdisjoint(first.cause.codes):
             reason = f"the test is new in this change and {limit}"
-            return self.judge.judged(result, "device-limit", "verify-device-limit", False, reason)
+            return self.judge.judged(result, "verify-device-limit", reason)
         return first
 
     def _conflict(self, result: VariantResult) -> str | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from selector.model import Cause, Decision, FailureKind, Mode, Outcome, RunPlan, Side, Stage, TestId, VariantResult
+from selector.model import Cause, Decision, Mode, Outcome, RunPlan, Side, Stage, TestId, VariantResult
 from selector.verify.causes import signature
 from selector.verify.faults import MEANING, environment_fault, fault_of
+from selector.verify.judgements import BLAMES, JUDGEMENTS
 from selector.verify.model import ShardProblem, Why
 from selector.verify.text import MESSAGE, NAME, clean
 
@@ -86,56 +87,56 @@ class Judge:
         """The judgement of one failing head result by one look at the base."""
         fault = fault_of(result)
         if fault is not None:
-            return self.judged(result, "infrastructure", "verify-infrastructure", False, MEANING[fault])
+            return self.judged(result, "verify-infrastructure", MEANING[fault])
         before = self.base.get(result.key)
         if before is None or before.outcome in (Outcome.SKIPPED, Outcome.SELF_SKIPPED):
             return self._without_base(result, before)
         if fault_of(before) is not None and before.outcome not in _RAN_WELL:
             reason = "the comparison run on the base failed for a reason of its environment"
-            return self.judged(result, "unconfirmed", "verify-unconfirmed", False, reason)
+            return self.judged(result, "verify-unconfirmed", reason)
         if fails(before):
             reason = f"fails on the base as well ({before.outcome.value})"
-            return self.judged(result, "pre-existing", "verify-pre-existing", False, reason)
+            return self.judged(result, "verify-pre-existing", reason)
         if result.outcome is Outcome.XPASSED:
             reason = "passes with this change though the config says xfail_strict: the entry is to be promoted"
-            return self.judged(result, "regression", "verify-xpassed-strict", True, reason)
+            return self.judged(result, "verify-xpassed-strict", reason)
         reason = f"{before.outcome.value} on the base, {result.outcome.value} with this change"
-        return self.judged(result, "regression", "verify-regression", True, reason)
+        return self.judged(result, "verify-regression", reason)
 
     def _without_base(self, result: VariantResult, before: VariantResult | None) -> Judged:
         test = result.test
         codes = self.whys.get(test, Why()).codes
         if before is not None:
             reason = f"was not executed on the base ({before.outcome.value}), so there is nothing to compare with"
-            return self.judged(result, "unconfirmed", "verify-unconfirmed", False, reason)
+            return self.judged(result, "verify-unconfirmed", reason)
         new = not NEW_CODES.isdisjoint(codes)
         if test.file in self.base_broken and test.file not in self.base_files and not new:
             reason = "the test's file cannot be imported on the base, so there is nothing to compare with"
-            return self.judged(result, "unconfirmed", "verify-unconfirmed", False, reason)
+            return self.judged(result, "verify-unconfirmed", reason)
         if self.base_ran and (new or str(test) in self.base_missing):
             reason = "the test is new in this change and fails; the base ran and does not have it"
-            return self.judged(result, "unconfirmed", "verify-new-test-fails", True, reason)
+            return self.judged(result, "verify-new-test-fails", reason)
         if self.base_ran and test in self.base_tests:
             reason = "the variant is new in this change and fails; the base ran the test and does not have the variant"
-            return self.judged(result, "unconfirmed", "verify-new-test-fails", True, reason)
+            return self.judged(result, "verify-new-test-fails", reason)
         reason = "there is no result of the base to compare with"
-        return self.judged(result, "unconfirmed", "verify-unconfirmed", False, reason)
+        return self.judged(result, "verify-unconfirmed", reason)
 
     def file(self, problem: ShardProblem, test: TestId) -> Judged:
         """The judgement of a file that cannot be imported at the head; ``test`` stands for its planned tests."""
         stand_in = VariantResult(test, test.method, Outcome.ERROR, message=problem.message)
         fault = environment_fault(problem.message)
         if fault is not None:
-            judged = self.judged(stand_in, "infrastructure", "verify-infrastructure", False, MEANING[fault])
+            judged = self.judged(stand_in, "verify-infrastructure", MEANING[fault])
         elif (problem.file in self.base_files or self._imported(problem.file)) and not self.base_lost:
             reason = "the file cannot be imported with this change, and can be on the base"
-            judged = self.judged(stand_in, "regression", "verify-import-regression", True, reason)
+            judged = self.judged(stand_in, "verify-import-regression", reason)
         elif problem.file in self.base_broken:
             reason = "the file cannot be imported on the base either"
-            judged = self.judged(stand_in, "pre-existing", "verify-pre-existing", False, reason)
+            judged = self.judged(stand_in, "verify-pre-existing", reason)
         else:
             reason = "the file cannot be imported with this change; the base was not asked"
-            judged = self.judged(stand_in, "unconfirmed", "verify-unconfirmed", False, reason)
+            judged = self.judged(stand_in, "verify-unconfirmed", reason)
         message = clean(f"{problem.file} cannot be imported: {problem.message}")
         return replace(judged, cause=replace(judged.cause, key=clean(problem.file, NAME), message=message))
 
@@ -143,22 +144,22 @@ class Judge:
         """Whether the base imported the file, although it has none of the tests that were asked for."""
         return file not in self.base_broken and any(name.startswith(f"{file}::") for name in self.base_missing)
 
-    def judged(self, result: VariantResult, kind: FailureKind, code: str, counts: bool, reason: str) -> Judged:
-        """A judgement with all that the verdict shows of the failure."""
+    def judged(self, result: VariantResult, code: str, reason: str) -> Judged:
+        """A judgement with all that the verdict shows of the failure. ``code``: one of the JUDGEMENTS."""
         why = self.whys.get(result.test, Why())
         message = result.message or result.reason or result.outcome.value
         selected = next((d for d in why.decisions if d.stage is Stage.DISCOVER), None)
         cause = Cause(
             key=clean(result.key, NAME),
             test=result.test,
-            kind=kind,
+            kind=JUDGEMENTS[code],
             outcome=result.outcome,
             message=clean(message, MESSAGE),
             codes=why.codes,
             changes=changes_of(why.decisions),
             why_selected=clean(selected.reason if selected else ", ".join(why.codes), MESSAGE),
         )
-        return Judged(cause, code, counts, reason, message)
+        return Judged(cause, code, code in BLAMES, reason, message)
 
 
 def changes_of(decisions: Sequence[Decision], limit: int = 8) -> tuple[str, ...]:

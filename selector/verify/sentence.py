@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from selector.model import Conclusion, NotExercised, TestId
 from selector.verify.judge import Judged
+from selector.verify.judgements import BLAMES
 from selector.verify.text import clean, count
 
 SENTENCE = 500
@@ -51,10 +52,7 @@ def conclude(facts: Facts) -> tuple[Conclusion, str, str]:
 
 def _failure_code(guilty: Sequence[Judged]) -> str:
     codes = {j.code for j in guilty}
-    for code in ("verify-regression", "verify-import-regression", "verify-made-flaky", "verify-new-test-fails"):
-        if code in codes:
-            return code
-    return "verify-xpassed-strict"
+    return next(code for code in BLAMES if code in codes)
 
 
 def _failure(guilty: Sequence[Judged]) -> str:
@@ -186,6 +184,10 @@ _NEUTRAL: tuple[tuple[Callable[[Facts], bool], str, Callable[[Facts], str]], ...
     (lambda f: f.partial, "verify-partial", _partial),
     (lambda f: not f.counts.get("engaged"), "verify-unengaged", _unengaged),
 )
+
+
+CONCLUSIONS: tuple[str, ...] = ("verify-passed", *BLAMES, *(code for _, code, _ in _NEUTRAL))
+"""The codes of all verdicts."""
 
 
 def _also(facts: Facts, skip: str) -> str:

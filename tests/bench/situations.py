@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import structlog
 from situation_lab import lab
-from situation_table import SITUATIONS, play, prepare, problems, reason
+from situation_table import SITUATIONS, judgements, play, prepare, problems, reason
 
 
 def main() -> int:
@@ -41,13 +41,18 @@ def main() -> int:
             if not re.search(args.only, situation.name) or number % parts != part % parts:
                 continue
             seen: collections.Counter[str] = collections.Counter()
+            judged: set[str] = set()
             began, rounds = time.monotonic(), args.rounds if situation.chance else 1
             for _ in range(rounds):
                 row = play(here, base, situation)
                 seen[f"{row.conclusion} {row.code}"] += 1
+                judged |= judgements(here, row)
                 for problem in problems(here, situation, row):
                     wrong += 1
                     print(f"{number}. {situation.name}: {problem}", file=sys.stderr)
+            if not set(situation.judged) <= judged:
+                wrong += 1
+                print(f"{number}. {situation.name}: no round showed {situation.judged}: {judged}", file=sys.stderr)
             kinds = collections.Counter(cause["kind"] for cause in (row.verdict or {}).get("causes", ()))
             shown = ", ".join(f"{n} {kind}" for kind, n in kinds.items()) or "none"
             why = reason(here, row) or row.summary

@@ -20,7 +20,7 @@ SHEET = Path(__file__).resolve().parents[2] / "test_configs" / "spyre" / "capabi
 SOURCE = """
 import torch
 from torch.testing._internal.common_utils import TestCase
-from torch.testing._internal.common_device_type import instantiate_device_type_tests
+from torch.testing._internal.common_device_type import dtypes, instantiate_device_type_tests
 
 
 class TestMend(TestCase):
@@ -32,6 +32,11 @@ class TestMend(TestCase):
 
     def test_beyond(self, device):
         torch.cholesky_inverse(torch.ones(2, 2, device=device))
+
+    @dtypes(torch.float32)
+    def test_rough(self, device, dtype):
+        x = torch.full((3,), 1.00002, device=device, dtype=dtype)
+        self.assertEqual(x.cpu(), torch.ones(3, dtype=dtype))
 
     def test_machine(self, device):
         torch.ones(2, device=device)
@@ -95,8 +100,28 @@ def test_what_passes_leaves_its_entry_what_the_device_lacks_gets_one_and_a_full_
         "+          mode: xfail",
         "+          reason: needs the operator cholesky_inverse, which the device does not have",
         "+          evidence: 1 runs on 1 commits, the newest run.jsonl",
+        "+        - names: [TestMend::test_rough]",
+        "+          mode: mandatory_success",
+        "+          reason: off by no more than rounding",
+        *(line for line in told if line.startswith("+          evidence: '1 runs on 1 commits, 1 test;")),
+        "+          edits: {dtypes: {include: [{name: float32, precision: {atol: 4.0e-05, rtol: 1.3e-06}}]}}",
     ]
+    assert len(told) == 10
     assert "test_machine" not in done.stdout, "an environment's fault proposes nothing"
+
+
+def test_under_the_patch_what_was_off_by_rounding_passes(place, tmp_path):
+    """The tolerance is what was measured, with room, and the runtime goes by it."""
+    before = {one["variant"]: one["outcome"] for one in map(json.loads, (place / "run.jsonl").read_text().splitlines())}
+    assert before["test_rough_spyre_float32"] == "failed"
+    assert propose(place, "--out", str(tmp_path / "mend.diff")).returncode == 0
+    shutil.copytree(place / "repo" / "configs", tmp_path / "configs")
+    subprocess.run(["git", "apply", "--directory", "configs", "mend.diff"], cwd=tmp_path, check=True)
+    where = ("--tree", str(place / "tree"), "--configs", str(tmp_path / "configs"), "--out", "again.jsonl")
+    again = relay("run", "test/test_mend.py::TestMend::test_rough", *where, cwd=tmp_path)
+    assert again.returncode == 0, again.stdout + again.stderr
+    (line,) = map(json.loads, (tmp_path / "again.jsonl").read_text().splitlines())
+    assert (line["variant"], line["outcome"]) == ("test_rough_spyre_float32", "passed")
 
 
 def test_a_branch_holds_the_patch_and_nothing_else_moves(place):
@@ -131,7 +156,7 @@ def test_a_pull_request_waits_in_the_outbox_with_a_body_to_act_on(place, tmp_pat
     engine.dispose()
     assert (row.kind, row.target, row.state) == ("pull", "example/backend", "due")
     payload = row.payload
-    assert payload["title"] == "Test configs: 1 to limit, 1 to promote"
+    assert payload["title"] == "Test configs: 1 to limit, 1 to promote, 1 to tolerance"
     assert [edit["path"] for edit in payload["files"]] == ["configs/mend.yaml"]
     body = payload["body"]
     for part in (

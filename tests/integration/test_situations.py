@@ -17,6 +17,8 @@ SAMPLE = (
     "an environment's fault on one worker of two",
     "the change edits a test to use what the device lacks",
     "a budget too small",
+    "a budget too small for what the change edits",
+    "native code that the runtime does not contain",
 )
 
 
@@ -32,13 +34,3 @@ def test_what_comes_out(upstream: tuple[Lab, str], name: str) -> None:
     (situation,) = (one for one in SITUATIONS if one.name == name)
     row = play(here, base, situation)
     assert problems(here, situation, row) == []
-
-
-def test_every_situation_has_a_name_of_its_own_and_says_what_must_come_out() -> None:
-    assert len({s.name for s in SITUATIONS}) == len(SITUATIONS) >= 20
-    codes = {code for s in SITUATIONS for code in s.codes}
-    kinds = {kind for s in SITUATIONS for kind in s.kinds}
-    assert {"success", "failure", "neutral"} == {c for s in SITUATIONS for c in s.conclusions}
-    assert kinds >= {"regression", "conflict", "unconfirmed", "infrastructure", "device-limit", "flaky"}
-    assert kinds >= {"broken-on-trunk", "pre-existing"}
-    assert len(codes) >= 15

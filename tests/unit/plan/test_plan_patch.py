@@ -12,6 +12,7 @@ from selector.configs import ConfigSource, load_configs
 from selector.errors import ConfigError
 from selector.model import Mode, TestId
 from selector.plan.patch import ConfigEdit, patch
+from selector.plan.patch_tolerance import ToleranceEdit
 from selector.plan.validate import unified, validate
 
 REAL = Path(__file__).resolve().parents[2] / "data" / "spyre-configs"
@@ -33,7 +34,7 @@ def real(name: str) -> ConfigSource:
     return ConfigSource(name, (REAL / name).read_text(encoding="utf-8"))
 
 
-def patched(source: ConfigSource, *edits: ConfigEdit) -> str:
+def patched(source: ConfigSource, *edits: ConfigEdit | ToleranceEdit) -> str:
     after = patch(source, edits)
     assert validate([source], [after], edits, None, TODAY, compat=True) == []
     return after.text
@@ -178,3 +179,101 @@ def test_the_unified_form_is_what_git_applies(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=unified([source], [after]), text=True, check=True)
     assert (tmp_path / source.name).read_text() == after.text
+
+
+MEASURED = {"reason": "off by rounding", "evidence": "6 runs on 4 commits, 1 test"}
+
+
+def tolerance(test: str, op: str | None, dtype: str = "float16", *dtypes: str) -> ToleranceEdit:
+    return ToleranceEdit(TestId.parse(test), op, dtype, 6e-5, 4e-5, **MEASURED, dtypes=dtypes)
+
+
+ADDED = [
+    "            precision: {atol: 6.0e-05, rtol: 4.0e-05}",
+    "            reason: off by rounding",
+    "            evidence: 6 runs on 4 commits, 1 test",
+]
+
+
+def test_a_tolerance_is_written_to_the_ops_dtype_of_a_real_config() -> None:
+    source = real("test_unary_ufuncs.yaml")
+    op = "_scaled_dot_product_fused_attention_overrideable"
+    test = "test/test_unary_ufuncs.py::TestUnaryUfuncs::test_abs"
+    after = patched(source, tolerance(test, op))
+    removed, added = lines_of(source.text, after)
+    assert (removed, added) == ([], ADDED)
+    place = source.text.index("          - name: float16", source.text.index(op)) + len("          - name: float16\n")
+    assert after == source.text[:place] + "\n".join(ADDED) + "\n" + source.text[place:], "byte for byte"
+
+
+def test_a_tolerance_that_is_there_changes_its_numbers_alone() -> None:
+    source = real("test_view_ops_config.yaml")
+    after = patched(source, tolerance(VIEW + "test_view", "add"))
+    at = source.text.index("precision:")
+    head, tail = source.text[:at], source.text[at:]
+    assert after == head + tail.replace("1e-3", "6.0e-05", 1).replace("1e-3", "4.0e-05", 1), "byte for byte"
+
+
+def test_an_op_that_lists_no_dtypes_lists_all_that_the_config_supports() -> None:
+    source = real("test_binary_ufuncs_config.yaml")
+    test = "test/test_binary_ufuncs.py::TestBinaryUfuncs::test_contig_vs_every_other"
+    dtypes = ("bfloat16", "float16", "float32")
+    removed, added = lines_of(source.text, patched(source, tolerance(test, "mul", "float16", *dtypes)))
+    why = "reason: off by rounding, evidence: '6 runs on 4 commits, 1 test'"
+    item = f"{{name: float16, precision: {{atol: 6.0e-05, rtol: 4.0e-05}}, {why}}}"
+    assert removed == []
+    assert added == [f"        dtypes: [{{name: bfloat16}}, {item}, {{name: float32}}]"]
+    before, after = (
+        load_configs([one], compat=True)
+        for one in (source, patch(source, [tolerance(test, "mul", "float16", *dtypes)]))
+    )
+    for op in ("add", "mul"):
+        kinds = ("bfloat16", "float16", "float32", "int64")
+        assert before.dtypes(TestId.parse(test), op).apply(kinds) == after.dtypes(TestId.parse(test), op).apply(kinds)
+    with pytest.raises(ConfigError, match="does not say which ones it supports"):
+        patch(source, [tolerance(test, "mul")])
+
+
+FLAT = """test_suite_config:
+  files:
+    - path: ${TORCH_ROOT}/test/test_x.py
+      unlisted_test_mode: mandatory_success
+  global:
+    supported_dtypes: [{name: float16}, {name: float32}]   # what there is
+    supported_ops: [add, {name: sub, dtypes: [{name: float16}]}, mul]"""
+
+
+def test_a_list_in_flow_style_stays_one() -> None:
+    source = ConfigSource("x.yaml", FLAT)
+    test = "test/test_x.py::TestX::test_a"
+    why = "reason: off by rounding, evidence: '6 runs on 4 commits, 1 test'"
+    item = f"{{name: float16, precision: {{atol: 6.0e-05, rtol: 4.0e-05}}, {why}}}"
+    assert patched(source, tolerance(test, "add", "float16", "float16", "float32")) == FLAT.replace(
+        "[add,", f"[{{name: add, dtypes: [{item}, {{name: float32}}]}},"
+    )
+    assert patched(source, tolerance(test, "sub")) == FLAT.replace("dtypes: [{name: float16}]", f"dtypes: [{item}]")
+    with pytest.raises(ConfigError, match="no gelu in supported_ops"):
+        patch(source, [tolerance(test, "gelu")])
+    with pytest.raises(ConfigError, match="does not list float32"):
+        patch(source, [tolerance(test, "sub", "float32")])
+
+
+def test_a_test_without_ops_gets_an_entry_for_the_dtype() -> None:
+    source = ConfigSource("x.yaml", FLAT)
+    removed, added = lines_of(source.text, patched(source, tolerance("test/test_x.py::TestX::test_a", None)))
+    assert removed == []
+    assert added == [
+        "      tests:",
+        "        - names: [TestX::test_a]",
+        "          mode: mandatory_success",
+        "          reason: off by rounding",
+        "          evidence: 6 runs on 4 commits, 1 test",
+        "          edits: {dtypes: {include: [{name: float16, precision: {atol: 6.0e-05, rtol: 4.0e-05}}]}}",
+    ]
+
+
+def test_a_tolerance_that_did_not_come_to_be_is_found_out() -> None:
+    source = ConfigSource("x.yaml", FLAT)
+    wanted = tolerance("test/test_x.py::TestX::test_a", "sub")
+    (found,) = validate([source], [source], [wanted], None, TODAY)
+    assert "the tolerance of sub float16 is None, not" in found

@@ -8,6 +8,7 @@ import pytest
 
 from selector.configs import ConfigProblem, ConfigSource, load_configs
 from selector.model import Mode, Outcome, TestId, VariantResult
+from selector.plan.patch_tolerance import ToleranceEdit
 from selector.plan.proposals import Proposal, Run, propose, stale
 from selector.plan.tolerance import needed
 
@@ -83,13 +84,57 @@ def test_a_limit_of_the_device_needs_one_run_and_no_end() -> None:
     assert "needs the operator foo" in found.proposals[0].reason
 
 
+def rough(commit: str, absolute: float, *, test: TestId = TEST, op: str | None = "mul", dtype: str = "float16") -> Run:
+    message = CLOSE.replace("3e-05", f"{absolute:g}")
+    return Run(commit, [VariantResult(test, "test_a_spyre", Outcome.FAILED, message=message, op=op, dtype=dtype)])
+
+
 def test_a_tolerance_comes_from_measured_differences_alone() -> None:
-    (one,) = propose({TEST: several("failed", CLOSE)}, CONFIGS, TODAY).proposals
-    assert (one.kind, one.edit) == ("tolerance", None)
-    assert one.evidence[1] == "largest differences of 6 results: 3e-05 absolute, 2e-05 relative"
-    assert "atol: 6e-05, rtol: 4e-05" in one.reason
+    runs = [rough(f"c{i % 4}", 3e-5 - i * 1e-6) for i in range(6)]
+    (one,) = propose({TEST: runs}, CONFIGS, TODAY).proposals
+    assert (one.kind, one.subject) == ("tolerance", "mul float16")
+    assert one.evidence == (
+        "6 runs on 4 commits, 1 test",
+        "largest differences of 6 results: 3e-05 absolute, 2e-05 relative",
+    )
+    edit = one.edit
+    assert isinstance(edit, ToleranceEdit)
+    assert (edit.op, edit.dtype, edit.atol, edit.rtol) == ("mul", "float16", 6e-5, 1.3e-6), "twice what was measured"
+    assert edit.evidence == "; ".join(one.evidence)
+    assert propose({TEST: runs[:4]}, CONFIGS, TODAY).proposals == [], "not on so little"
+    assert propose({TEST: [rough("c0", 3e-5)] * 9}, CONFIGS, TODAY).proposals == [], "nor on one commit alone"
+    assert propose({TEST: [*runs, run("c9", "passed")]}, CONFIGS, TODAY).proposals == [], "nor where it passed once"
+
+
+def test_an_op_and_a_dtype_have_one_tolerance_whatever_test_measured_it() -> None:
+    other = TestId("test/test_x.py", "TestX", "test_b")
+    shown = {
+        TEST: [rough(f"c{i % 4}", 3e-5) for i in range(6)],
+        other: [rough(f"c{i % 4}", 5e-5, test=other) for i in range(6)],
+    }
+    (one,) = propose(shown, CONFIGS, TODAY).proposals
+    assert isinstance(one.edit, ToleranceEdit)
+    assert one.edit.atol == 1e-4
+    assert "2 tests" in one.evidence[0]
+    apart = {**shown, other: [rough(f"c{i % 4}", 5e-5, test=other, dtype="float32") for i in range(6)]}
+    assert [p.subject for p in propose(apart, CONFIGS, TODAY).proposals] == ["mul float16", "mul float32"]
+    no_ops = {test: [rough(f"c{i % 4}", 3e-5, test=test, op=None) for i in range(6)] for test in shown}
+    found = propose(no_ops, CONFIGS, TODAY).proposals
+    assert [p.subject for p in found] == [f"{TEST} float16", f"{other} float16"], "each test of its own"
+
+
+def test_the_tolerance_that_has_to_grow_less_grows() -> None:
+    near = needed([CLOSE, CLOSE.replace("2e-05", "2.0")])
+    assert near is not None
+    assert (near.atol, near.rtol) == (6e-5, 1.3e-6), "a large relative difference beside a zero"
+    relative = needed([CLOSE.replace("3e-05", "3.0")])
+    assert relative is not None
+    assert (relative.atol, relative.rtol) == (1e-5, 4e-5)
     assert needed([CLOSE, "AssertionError: 1 != 2"]) is None
     assert needed([CLOSE.replace("3e-05", "3.0").replace("2e-05", "2.0")]) is None, "wrong, and not rough"
+    assert needed([CLOSE.replace("3e-05", "nan").replace("2e-05", "nan")]) is None
+    half = CLOSE.replace("3e-05", "300").replace("2e-05", "0.4").replace("1.3e-06", "0.001")
+    assert needed([half]) is None, "a relative tolerance of 0.8 compares nothing"
     assert needed([]) is None
 
 
