@@ -1,4 +1,4 @@
-"""From results to a verdict: stage 4, the base comparison it asks for, and what the pull request is told."""
+"""From results to a verdict: stage 4, and the further runs that it asks for."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ import structlog
 from sqlalchemy import Connection, Engine, Row, select, update
 from sqlalchemy.exc import DBAPIError
 
-from relay.domain.check_output import inert, render
 from relay.errors import NotFound, fault
-from relay.services import bisecting, confirming, run_job, trying
-from relay.services.gathering import Seen, gather
+from relay.services import bisecting, closing, confirming, trying
+from relay.services.gathering import gather
 from relay.settings import Settings
-from relay.store import plans, trunk
+from relay.store import trunk
 from relay.store.db import reading
 from relay.store.schema import dispatch
-from selector.model import Conclusion, Decision, Outcome, RunPlan, TestId, Verdict
+from selector.model import Decision, RunPlan, TestId
 from selector.verify import verify
-from selector.verify.serialise import to_map
 
 log = structlog.get_logger(__name__)
 
@@ -65,7 +63,9 @@ def _claim(engine: Engine, settings: Settings, dispatch_id: str, now: float) -> 
 
 def _end_without(conn: Connection, settings: Settings, dispatch_id: str, error: str, now: float) -> None:
     error = f"the relay failed while it looked at the results: {error}"
-    give_up(conn, settings, dispatch_id, code="conclude-failed", error=error, now=now, title="No verdict")
+    closing.without_verdict(
+        conn, settings, dispatch_id, code="conclude-failed", error=error, now=now, title="No verdict"
+    )
 
 
 def _conclude(engine: Engine, settings: Settings, dispatch_id: str, now: float) -> None:
@@ -74,7 +74,7 @@ def _conclude(engine: Engine, settings: Settings, dispatch_id: str, now: float) 
         seen = gather(conn, settings, run, now)
     if run.event == trunk.TRUNK_EVENT:
         with engine.begin() as conn:
-            _close_trunk(conn, run, seen, now)
+            closing.of_trunk(conn, run, len(seen.base), now)
         return
     with engine.begin() as conn:
         if confirming.redo(conn, settings, run, seen.rows, now):
@@ -87,7 +87,7 @@ def _conclude(engine: Engine, settings: Settings, dispatch_id: str, now: float) 
         _why(seen.plan, seen.decisions), seen.head, seen.base, seen.problems, seen.plan, seen.again, seen.trusted
     )
     with engine.begin() as conn:
-        _close(conn, settings, run, verdict, now)
+        closing.with_verdict(conn, settings, run, verdict, now)
         trying.record(conn, run.id, seen.again.effective(seen.head), verdict, now)
         bisecting.begin(conn, run, verdict, seen.rows, now)
 
@@ -102,88 +102,6 @@ def _broke(engine: Engine, settings: Settings, dispatch_id: str, error: str, now
             _end_without(conn, settings, dispatch_id, error, now)
 
 
-def give_up(
-    conn: Connection,
-    settings: Settings,
-    dispatch_id: str,
-    *,
-    code: str,
-    error: str,
-    now: float,
-    title: str = "Nothing was run",
-) -> None:
-    """Ends a run that came to no plan or no verdict: neutral, with the reason; never silently."""
-    sentence = f"{title}: {error}"
-    moved = conn.execute(
-        update(dispatch)
-        .where(dispatch.c.id == dispatch_id, dispatch.c.state.in_(("selecting", "running", "confirming", "verifying")))
-        .values(
-            state="failed",
-            claim=None,
-            due_at=None,
-            closed_at=now,
-            conclusion=Conclusion.NEUTRAL.value,
-            code=code,
-            summary=sentence,
-            error=error,
-        )
-    )
-    if moved.rowcount:
-        run_job.completed(
-            conn,
-            settings,
-            dispatch_id,
-            now,
-            conclusion=Conclusion.NEUTRAL.value,
-            results={"passed": 0, "failed": 0, "skipped": 0, "total": 0},
-            title=title,
-            summary=inert(sentence, 2000),
-            text=None,
-        )
-
-
-def _close(conn: Connection, settings: Settings, run: Row[Any], verdict: Verdict, now: float) -> None:
-    moved = conn.execute(
-        update(dispatch)
-        .where(dispatch.c.id == run.id, dispatch.c.state == "verifying")
-        .values(
-            state="completed",
-            claim=None,
-            due_at=None,
-            error=None,
-            closed_at=now,
-            conclusion=verdict.conclusion.value,
-            code=verdict.code,
-            summary=verdict.sentence,
-            verdict=to_map(verdict),
-        )
-    )
-    if not moved.rowcount:
-        return
-    plans.add_decisions(conn, run.id, verdict.decisions)
-    output = render(verdict, run_job.run_url(settings, run.id))
-    run_job.completed(
-        conn,
-        settings,
-        run.id,
-        now,
-        conclusion=verdict.conclusion.value,
-        results=callback_counts(verdict.counts),
-        title=output.title,
-        summary=output.summary,
-        text=output.text,
-    )
-    log.info("verdict", dispatch=run.id, conclusion=verdict.conclusion.value, code=verdict.code)
-
-
-def callback_counts(counts: dict[str, int]) -> dict[str, int]:
-    """Outcome counts in the callback's four words. An expected failure passed its expectation."""
-    passed = sum(counts.get(o.value, 0) for o in (Outcome.PASSED, Outcome.XFAILED))
-    skipped = sum(counts.get(o.value, 0) for o in (Outcome.SKIPPED, Outcome.SELF_SKIPPED))
-    total = sum(counts.get(o.value, 0) for o in Outcome)
-    return {"passed": passed, "failed": total - passed - skipped, "skipped": skipped, "total": total}
-
-
 def _why(plan: RunPlan, decisions: list[Decision]) -> dict[TestId, tuple[tuple[str, ...], tuple[Decision, ...]]]:
     by_subject: dict[str, list[Decision]] = {}
     for decision in decisions:
@@ -196,21 +114,3 @@ def _run(conn: Connection, dispatch_id: str) -> Row[Any]:
     if row is None:
         raise NotFound(f"there is no run {dispatch_id}")
     return row
-
-
-def _close_trunk(conn: Connection, run: Row[Any], seen: Seen, now: float) -> None:
-    """A run of trunk's own has no verdict: its results are what others are compared with."""
-    ran = len(seen.base)
-    conn.execute(
-        update(dispatch)
-        .where(dispatch.c.id == run.id, dispatch.c.state == "verifying")
-        .values(
-            state="completed",
-            claim=None,
-            due_at=None,
-            closed_at=now,
-            conclusion=Conclusion.NEUTRAL.value,
-            code="trunk-ran",
-            summary=f"{ran} results of trunk's {run.compare_sha[:10]}",
-        )
-    )

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from relay.errors import RelayError, fault
 from relay.mirror.git import GitTree
-from relay.services import advising, concluding, exploring, queueing, run_job
+from relay.services import advising, closing, exploring, queueing, run_job
 from relay.services.device_configs import DeviceConfigs
 from relay.services.keeping import kept
 from relay.services.pinning import Unusable, device_for
@@ -185,7 +185,7 @@ def _claim(engine: Engine, settings: Settings, dispatch_id: str, claim: str) -> 
             return None
         if row.tries >= MAX_TRIES:  # none of them came to its end, or the run would have ended with it
             error = f"{row.tries} processes that selected its tests ended in the middle of it"
-            concluding.give_up(conn, settings, dispatch_id, code="select-failed", error=error, now=now)
+            closing.without_verdict(conn, settings, dispatch_id, code="select-failed", error=error, now=now)
             return None
         mine = {"claim": claim, "due_at": now + CLAIM_S, "tries": row.tries + 1}
         conn.execute(update(dispatch).where(dispatch.c.id == dispatch_id).values(**mine))
@@ -220,7 +220,7 @@ def _failed(
             .values(claim=None, due_at=again, error=error)
         )
         if mine.rowcount and final:
-            concluding.give_up(conn, settings, run.id, code=code, error=error, now=now)
+            closing.without_verdict(conn, settings, run.id, code=code, error=error, now=now)
 
 
 def _renewal(dispatch_id: str, claim: str) -> Update:
