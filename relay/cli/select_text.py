@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from selector.agents.records import Record
-from selector.model import Decision, Evidence, PlannedTest, Selection, Stage
+from selector.model import Decision, Evidence, OnTrial, PlannedTest, Selection, Stage
 
 ALIKE = 5
 """tests with the very same reason that are named one by one; the rest is counted"""
@@ -49,6 +49,16 @@ def to_value(selection: Selection) -> dict[str, Any]:
         "left_out": [{"test": str(x.test), "est_seconds": x.est_seconds, "reason": x.reason} for x in plan.left_out],
         "not_exercised": [asdict(n) for n in plan.not_exercised],
         "decisions": [{**asdict(d), "stage": d.stage.value} for d in selection.decisions],
+        "on_trial": [
+            {
+                "subject": one.subject,
+                "adds": [str(test) for test in one.adds],
+                "drops": [str(test) for test in one.drops],
+                "decisions": [{**asdict(d), "stage": d.stage.value} for d in one.decisions],
+                "error": one.error,
+            }
+            for one in selection.shadow.opinions
+        ],
     }
 
 
@@ -90,6 +100,7 @@ def print_explained(selection: Selection, console: Console) -> None:
     _selected(selection.plan.tests, by_subject, console)
     _dropped(selection, console)
     _not_exercised(selection, console)
+    _on_trial(selection.shadow.opinions, console)
     _foot(selection, console)
 
 
@@ -184,6 +195,18 @@ def _not_exercised(selection: Selection, console: Console) -> None:
         _title(console, "4. Not exercised: the torch that runs does not contain it")
         for item in selection.plan.not_exercised:
             print_line(console, f"  {item.path}", f"  {item.reason}")
+
+
+def _on_trial(opinions: Iterable[OnTrial], console: Console) -> None:
+    """What rules and models that are not in force would have decided otherwise."""
+    told = [one for one in opinions if one.adds or one.drops or one.error]
+    if told:
+        _title(console, "On trial, without effect")
+    for one in told:
+        said = f"would keep {len(one.adds)} more, and drop {len(one.drops)}"
+        print_line(console, f"  {one.subject}  ", f"broke: {one.error}" if one.error else said)
+        for decision in one.decisions[:ALIKE]:
+            print_line(console, f"    {decision.code:<24} ", f"{decision.subject}: {decision.reason}")
 
 
 def _foot(selection: Selection, console: Console) -> None:

@@ -18,6 +18,9 @@ from selector.plan.takeover import ReplayReport, may_take_over
 
 RUNS = 5000
 ROWS = 100
+SHOWN_OF = 50
+"""newest plans of which it is shown where rules and models on trial would have decided otherwise"""
+EXAMPLES = 5
 
 
 def quality(
@@ -43,16 +46,33 @@ def quality(
             explored.append(Explored(row.exploration["fraction"], len(selected), len(drawn)))
     told = recall(explored)
     live = trials.live(conn)
+    examples = _examples(conn)
     return {
         "runs": runs,
         "recall": {name: getattr(told, name) for name in told.__slots__},
         "in_force": IN_FORCE[0],
-        "on_trial": [_candidate(name, live.get(name), replays or {}) for name in sorted({*live, *(replays or {})})],
+        "on_trial": [
+            {**_candidate(name, live.get(name), replays or {}), "examples": examples.get(name, [])}
+            for name in sorted({*live, *(replays or {}), *examples})
+        ],
         "replay_problem": problem,
         "proposals": _all(conn, proposal, proposal.c.state == "open", proposal.c.updated_at),
         "quarantine": _all(conn, quarantine, quarantine.c.until > now, quarantine.c.until),
         "bisections": _all(conn, bisection, bisection.c.id.is_not(None), bisection.c.created_at, without=("spec",)),
     }
+
+
+def _examples(conn: Connection) -> dict[str, list[dict[str, Any]]]:
+    """Newest decisions of rules and models that were not acted upon: run, verdict, test, code and reason."""
+    query = select(plan.c.dispatch_id, plan.c.shadow).order_by(plan.c.created_at.desc()).limit(SHOWN_OF)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in conn.execute(query):
+        for one in (row.shadow or {}).get("opinions", ()):
+            held = found.setdefault(one["subject"], [])
+            for said in one["reasons"][: EXAMPLES - len(held)]:
+                verdict = "keep" if said["test"] in one["adds"] else "drop"
+                held.append({"run": row.dispatch_id, "verdict": verdict, **said})
+    return {subject: held for subject, held in found.items() if held}
 
 
 def _candidate(name: str, held: Score | Observed | None, replays: Mapping[str, ReplayReport]) -> dict[str, Any]:

@@ -120,11 +120,14 @@ def test_the_page_shows_the_recall_with_its_interval(engine, settings, upstream)
     with TestClient(create_app(settings)) as client:
         told = client.get("/quality.json").json()
         assert (told["recall"]["selected"], told["recall"]["drawn"], told["recall"]["estimate"]) == (1, 1, 0.5)
-        assert told["on_trial"] == []
+        (said,) = told["on_trial"]
+        assert (said["subject"], said["live"], said["why"]) == ("rule:siblings", None, "no run has had it on trial")
+        assert (said["examples"][0]["verdict"], said["examples"][0]["code"]) == ("keep", "same-class")
         page = client.get("/quality")
     assert page.status_code == 200
     assert "Selection finds 50.0% of the tests that changes break (50.0% to 50.0%, at 95%)" in page.text
     assert "races" in page.text
+    assert f'would keep <span class="mono">{said["examples"][0]["test"]}</span>' in page.text
     assert run
 
 

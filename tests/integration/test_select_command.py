@@ -80,6 +80,19 @@ def test_json_says_what_runs_and_why(upstream: Path, opdb: Path) -> None:
     assert decided["discover", "notes.md"] == "cannot-matter"
 
 
+def test_what_is_on_trial_is_told_and_selects_nothing(upstream: Path, opdb: Path) -> None:
+    (upstream / "test" / "test_x.py").write_text(TEST.replace("torch.ones(helper()", "torch.zeros(1"))
+    git(upstream, "commit", "--quiet", "--all", "--message", "edits one test")
+    _, text = run(upstream, opdb, explain=True)
+    assert "rule:siblings  would keep 1 more, and drop 0" in text
+    assert "test/test_x.py::TestX::test_other: stands beside test_uses in TestX" in text
+    _, told = run(upstream, opdb, as_json=True)
+    value = json.loads(told)
+    (said,) = [one for one in value["on_trial"] if one["subject"] == "rule:siblings"]
+    assert said["adds"] == ["test/test_x.py::TestX::test_other"]
+    assert [one["test"] for one in value["tests"]] == ["test/test_x.py::TestX::test_uses"]
+
+
 def test_explain_names_reasons_places_and_drops(upstream: Path, opdb: Path) -> None:
     code, text = run(upstream, opdb, explain=True)
     assert code == 0
