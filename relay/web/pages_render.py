@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from fastapi import Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from relay.settings import pages_of
 from relay.web import pages_gantt, sessions
 from relay.web import pages_text as text
 from relay.web.pages_headers import nonce_of
@@ -20,7 +21,6 @@ from relay.web.viewers import viewer_of
 
 TEMPLATES = Path(__file__).with_name("templates")
 REPO = re.compile(r"^[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9._-]+$")
-GITHUB_API = "https://api.github.com"
 ABOUT = "Tells out-of-tree PyTorch accelerators whether an upstream change breaks them."
 
 _nonce: ContextVar[str] = ContextVar("nonce")
@@ -91,13 +91,13 @@ def _render(request: Request, template: str, nonce: str, values: dict[str, Any])
 
 
 class github_links:
-    """Addresses on github.com; none of them when the relay talks to another GitHub, whose pages we do not know."""
+    """Addresses of GitHub's pages; none of them when the relay talks to one whose pages we do not know."""
 
     def __init__(self, api_url: str) -> None:
-        self.known = api_url.rstrip("/") == GITHUB_API
+        self.pages = pages_of(api_url)
 
     def repo(self, name: str | None) -> str | None:
-        return f"https://github.com/{name}" if self.known and name and REPO.match(name) else None
+        return f"{self.pages}/{name}" if self.pages and name and REPO.match(name) else None
 
     def pull(self, name: str, number: int | None) -> str | None:
         repo = self.repo(name)

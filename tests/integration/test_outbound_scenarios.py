@@ -148,6 +148,22 @@ def test_a_run_whose_workers_are_gone_ends(relay):
 # -------------------------------------------------------------------------------------------------- storms, superseding
 
 
+def test_a_push_is_shown_on_its_own_commit(relay):
+    body = {
+        "ref": "refs/heads/main", "before": A, "after": C, "created": False, "deleted": False, "forced": False,
+        "repository": {"id": 65600975, "full_name": UPSTREAM}, "pusher": {"name": "ann"}, "sender": {"login": "ann"},
+    }  # fmt: skip
+    event = relay.webhook("push", body)
+    relay.turn()
+    (check,) = relay.checks()
+    assert (check["name"], check["head_sha"], check["status"]) == ("crcr/org/four/relay/response", C, "queued")
+    relay.report(event, "completed", "failure", repo="org/four")
+    relay.turn()
+    shown = {check["name"]: (check["head_sha"], check["conclusion"], check["external_id"]) for check in relay.checks()}
+    assert shown["crcr/org/four/ci/tests"] == (C, "failure", "55")
+    assert relay.comments() == []  # there is no pull request to say it at
+
+
 def test_a_run_of_our_workers_at_level_4_is_seen_before_anything_is_selected(tmp_path):
     with running(tmp_path, "L4:\n  - org/lab:\n      executor: workers\n      device: spyre\n") as relay:
         relay.push()

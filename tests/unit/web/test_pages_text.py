@@ -77,6 +77,8 @@ def test_https_addresses_may_be_links() -> None:
 def test_repositories_lead_to_github(repo: str | None, leads_to: str | None) -> None:
     assert github_links("https://api.github.com/").repo(repo) == leads_to
     assert github_links("http://127.0.0.1:1234").repo(repo) is None
+    there = leads_to and leads_to.replace("https://github.com", "https://ghe.example")
+    assert github_links("https://ghe.example/api/v3").repo(repo) == there
 
 
 def test_a_commit_that_is_none_leads_nowhere() -> None:
