@@ -1,4 +1,4 @@
-"""Names of tests that have results, for the search box: by the whole name, or by how its file, class or method begins."""
+"""Names of tests that have results, for the search box: the whole name, or how its file, class or method begins."""
 
 from __future__ import annotations
 

@@ -19,8 +19,11 @@ from relay.web import (
     live,
     ops,
     pages,
+    pages_config,
     pages_log,
+    pages_operate,
     pages_run,
+    pages_search,
     problems,
     sign_in,
     upgrade,
@@ -61,6 +64,9 @@ def create_app(settings: Settings) -> FastAPI:
         upgrade,
         sign_in,
         act,
+        pages_search,
+        pages_config,
+        pages_operate,
     ):
         app.include_router(module.router)
     app.include_router(backends.router)

@@ -26,7 +26,7 @@ def of_test(settings: Settings, test: str) -> dict[str, Any]:
     folder = settings.configs_dir
     found: dict[str, Any] = {"folder": str(folder.name), "problem": "", "groups": [], "more": 0}
     try:
-        device = _device(folder)
+        device = device_of(folder)
         explained = explain(device.configs, TestId.parse(test), device.capability)
     except (RelayError, SelectorError, OSError) as exc:
         return {**found, "problem": str(exc)}
@@ -53,7 +53,7 @@ def _words(names: list[str], what: str) -> str:
     return ", ".join(shown) + (f" and {len(names) - NAMES} more" if len(names) > NAMES else "")
 
 
-def _device(folder: Path) -> DeviceConfigs:
+def device_of(folder: Path) -> DeviceConfigs:
     stamp = tuple((path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(folder.glob("*.yaml")))
     with _lock:
         known = _loaded.get(folder)

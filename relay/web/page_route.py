@@ -20,6 +20,8 @@ from relay.web.viewers import may_ever, viewer_of
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 SIGN_IN = "sign in first: /sign-in"
+NO_PAGES = (".json", ".jsonl", ".xml", ".svg", ".atom", ".md", ".txt", "/events")
+"""Ends of addresses whose errors are for programs."""
 
 
 def open_to_all(handler: Handler) -> Handler:
@@ -53,8 +55,7 @@ class PageRoute(APIRoute):
 
 def wants_page(request: Request) -> bool:
     """Whether an error is to be a page: not that of a twin, a feed, a badge or a stream."""
-    stream = "text/event-stream" in request.headers.get("accept", "")
-    return not stream and not request.url.path.endswith((".json", ".svg", ".atom", ".md"))
+    return not request.url.path.endswith(NO_PAGES)
 
 
 def check_reader(request: Request) -> None:

@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect
 
 from relay.errors import BodyTooLarge, RateLimited, RelayError, Unauthorized, Unavailable
 from relay.store.ids import new_id
-from relay.web.page_route import error_page
+from relay.web.page_route import NO_PAGES, error_page
 from relay.web.pages_headers import stamp
 from relay.web.viewers import nobody
 
@@ -159,7 +159,7 @@ async def _answer(
 def _is_browser(request: Request) -> bool:
     """Whether HTML is what is liked best, and what was asked for is not a file by its name."""
     liked = request.headers.get("accept", "").partition(",")[0].partition(";")[0].strip()
-    return liked == "text/html" and not request.url.path.endswith((".json", ".svg", ".atom", ".md"))
+    return liked == "text/html" and not request.url.path.endswith(NO_PAGES)
 
 
 def _path(loc: tuple[int | str, ...]) -> str:
