@@ -78,22 +78,34 @@ def _chooser(part: Any, policy: TestPolicy, device_type: str) -> Callable[[Any],
 
     fixed = None if isinstance(category, OpDTypes) else frozenset(category)
     alike: dict[Any, Choice] = {}
+    plain: dict[int, tuple[Choice, frozenset[Any]]] = {}
     named = policy.ops_with_dtypes
     common = policy.dtype_edits()
 
     def supported(op: Any) -> Choice:
-        """The config may add dtypes."""
-        listed = fixed if fixed is not None else frozenset(op.supported_dtypes(device_type))
+        """The config may add dtypes. Where an op has them anyway, as where none are added, upstream's own dtypes are
+        cut by one set: ops that are filtered alike then have the same choice, whatever each of them supports."""
         edits = common
         if named and not named.isdisjoint(op_names(op.name, op.variant_test_name)):
             edits = policy.dtype_edits(op.name, op.variant_test_name)
-        key = (listed, id(edits))  # the policy keeps them, so that no other gets its number
-        choice = alike.get(key)
-        if choice is None:
+        number = id(edits)  # the policy keeps them, so that no other gets its number
+        if number not in plain:
+            left = stays(policy, op)
+            added = frozenset(map(dtype_of, policy.included_dtypes(op.name, op.variant_test_name)))
+            plain[number] = (category, left if allowed is None else left & allowed | added), added
+        choice, added = plain[number]
+        if not added:
+            return choice
+        listed = fixed if fixed is not None else frozenset(op.supported_dtypes(device_type))
+        return choice if added <= listed else with_added(op, listed, number)
+
+    def with_added(op: Any, listed: frozenset[Any], number: int) -> Choice:
+        """Dtypes that the op does not have are in it: they are named one by one."""
+        if (listed, number) not in alike:
             there = listed if allowed is None else listed & allowed
             names = policy.dtypes(map(dtype_name, there), op.name, op.variant_test_name)
-            choice = alike[key] = (tuple(map(dtype_of, sorted(names))), None)
-        return choice
+            alike[listed, number] = tuple(map(dtype_of, sorted(names))), None
+        return alike[listed, number]
 
     if category == OpDTypes.any_one:
         return one

@@ -1,6 +1,7 @@
 """The YAML reuse format: how upstream's tests are to be run on a device. See docs/configs.md."""
 
 from selector.configs.capability import Capability, load_capability
+from selector.configs.governing import Ruling
 from selector.configs.load import lint, load_configs
 from selector.configs.model import (
     ConfigProblem,
@@ -11,7 +12,7 @@ from selector.configs.model import (
     VariantRule,
     op_names,
 )
-from selector.configs.rules import ReuseConfigs, Ruling
+from selector.configs.rules import ReuseConfigs
 from selector.configs.selectors import TestFacts
 
 __all__ = [

@@ -12,9 +12,10 @@ from typing import Literal
 
 from selector.configs.capability import Capability
 from selector.configs.chain import Chain
+from selector.configs.governing import Ruling
 from selector.configs.model import VariantRule, op_names
 from selector.configs.rank import Match, rank_key, scope_score
-from selector.configs.rules import ReuseConfigs, Ruling
+from selector.configs.rules import ReuseConfigs
 from selector.configs.selectors import TestFacts
 from selector.configs.tree import Edits, Globals, TestEntry
 from selector.model import TestId

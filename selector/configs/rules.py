@@ -1,43 +1,18 @@
-"""Which entry governs a variant, and what it says.
-
-Entries for one test are a union. Specificity, strongest first: an exact method name before a regex; a named class
-before a class pattern before none; naming the variant's op or dtype (``edits.*.include``) before naming none before
-naming only others; an exact path before a glob; and last the order of writing. Ops and dtypes are compared as the
-generator's own objects name them, never by taking a generated method name apart.
-"""
+"""What the loaded configs say about a test: which entries name it, and what they ask for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
+from selector.configs import governing
+from selector.configs.governing import Ruling
 from selector.configs.model import ConfigProblem, DtypeEdits, OpEdits, Place, Precision, VariantRule, op_names
-from selector.configs.patterns import dtype_name
-from selector.configs.rank import Match, rank_key
-from selector.configs.selectors import TestFacts, refusal
+from selector.configs.rank import Match
+from selector.configs.selectors import TestFacts
 from selector.configs.tree import Edits, FileEntry, Item, Suite, TestEntry
 from selector.model import Mode, TestId
 
 _ARCHITECTURES = {"amd64": "x86_64", "AMD64": "x86_64", "arm64": "aarch64"}
-
-Cause = Literal["uncovered", "unlisted", "excluded", "not-selected", "entry", "forced"]
-
-
-@dataclass(frozen=True, slots=True)
-class Ruling:
-    """A rule with its origin: the entry that governs (``match``), those it beat, and the item that decided."""
-
-    rule: VariantRule
-    cause: Cause
-    match: Match | None = None
-    beaten: tuple[Match, ...] = ()
-    item: Item | None = None
-    file: FileEntry | None = None
-
-
-def _find(items: Sequence[Item], names: frozenset[str]) -> Item | None:
-    return next((item for item in items if item.name in names), None)
 
 
 class ReuseConfigs:
@@ -94,31 +69,8 @@ class ReuseConfigs:
     ) -> Ruling:
         """``rule`` with what it came from, for ``explain``."""
         files = self._entries(test.file)
-        if not files:
-            return Ruling(VariantRule(Mode.SKIP, False, f"no config covers {test.file}"), "uncovered")
-        matches = self._match(test)
-        ops, dtypes = self._words(op, op_variant, dtype)
-        if not matches:
-            return self._unlisted(*files[0], ops, dtypes)
-        for words, pick in ((ops, _ops_of), (dtypes, _dtypes_of)):
-            gone = self._excluded(matches, words, pick)
-            if gone is not None:
-                match, item = gone
-                reason = item.why.reason or match.entry.why.reason or f"{item.name} is excluded for this test"
-                issue = item.why.issue or match.entry.why.issue
-                rule = VariantRule(Mode.SKIP, True, reason, issue, str(item.place), match.entry.tags)
-                return Ruling(rule, "excluded", match, item=item)
-        ranked = self._ranked(matches, ops, dtypes)
-        match = ranked[0]
-        entry = match.entry
-        named = _find(entry.ops.include, ops) or _find(entry.dtypes.include, dtypes)
-        why = named.why if named is not None and named.why.reason else entry.why
-        rule = VariantRule(entry.mode, True, why.reason, why.issue or entry.why.issue, str(entry.place), entry.tags)
-        if facts is not None and (refused := refusal(entry.selectors, test, facts)) is not None:
-            rule = VariantRule(Mode.SKIP, True, refused, rule.issue, rule.source, entry.tags)
-            return Ruling(rule, "not-selected", match, tuple(ranked[1:]))
-        forced, by = self._forced(rule, match.suite, ops, dtypes)
-        return Ruling(forced, "entry" if by is None else "forced", match, tuple(ranked[1:]), by)
+        matches = self._match(test) if files else []
+        return governing.decide(test, files, matches, *governing.words(op, op_variant, dtype), facts)
 
     def runs(self, test: TestId) -> bool:
         """Whether some variant of the test can run: False when its file is not covered or every entry says skip."""
@@ -144,7 +96,7 @@ class ReuseConfigs:
             own = _names(item.dtypes) if item is not None else None
             if own is not None:
                 supported = own if supported is None else supported & own
-            self._dtype_edits[key] = DtypeEdits(supported, *self._edits(test, _dtypes_of))
+            self._dtype_edits[key] = DtypeEdits(supported, *self._edits(test, governing.dtypes_of))
         return self._dtype_edits[key]
 
     def has_op_dtypes(self, test: TestId) -> bool:
@@ -155,7 +107,7 @@ class ReuseConfigs:
     def supported_op(self, test: TestId, op: str, op_variant: str = "") -> Place | None:
         """Where ``supported_ops`` of the test's config names an op."""
         suite = self._suite(test)
-        item = _find(suite.globals.ops or (), op_names(op, op_variant)) if suite is not None else None
+        item = governing.find(suite.globals.ops or (), op_names(op, op_variant)) if suite is not None else None
         return item.place if item is not None else None
 
     def ops_with_dtypes(self, test: TestId) -> frozenset[str]:
@@ -182,26 +134,26 @@ class ReuseConfigs:
 
     def ops(self, test: TestId) -> OpEdits:
         suite = self._suite(test)
-        return OpEdits(_names(suite.globals.ops) if suite else None, *self._edits(test, _ops_of))
+        return OpEdits(_names(suite.globals.ops) if suite else None, *self._edits(test, governing.ops_of))
 
     def modules(self, test: TestId) -> OpEdits:
         suite = self._suite(test)
-        return OpEdits(_names(suite.globals.modules) if suite else None, *self._edits(test, _modules_of))
+        return OpEdits(_names(suite.globals.modules) if suite else None, *self._edits(test, governing.modules_of))
 
     def precision(self, test: TestId, op: str | None, dtype: str | None, op_variant: str = "") -> Precision | None:
         """Tolerances: of the governing entry's dtype, else of the op's dtype, else of the supported dtype."""
         if dtype is None:
             return None
-        ops, dtypes = self._words(op, op_variant, dtype)
+        ops, dtypes = governing.words(op, op_variant, dtype)
         candidates: list[Item | None] = []
         matches = self._match(test)
         if matches:
-            candidates.append(_find(self._ranked(matches, ops, dtypes)[0].entry.dtypes.include, dtypes))
+            candidates.append(governing.find(governing.ranked(matches, ops, dtypes)[0].entry.dtypes.include, dtypes))
         suite = self._suite(test)
         if suite:
-            op_item = _find(suite.globals.ops or (), ops)
-            candidates.append(_find((op_item.dtypes or ()) if op_item else (), dtypes))
-            candidates.append(_find(suite.globals.dtypes or (), dtypes))
+            op_item = governing.find(suite.globals.ops or (), ops)
+            candidates.append(governing.find((op_item.dtypes or ()) if op_item else (), dtypes))
+            candidates.append(governing.find(suite.globals.dtypes or (), dtypes))
         return next((c.precision for c in candidates if c is not None and c.precision is not None), None)
 
     def cpu_move(self, test: TestId) -> tuple[str, ...]:
@@ -287,75 +239,15 @@ class ReuseConfigs:
         files = self._entries(test.file)
         return files[0][0] if files else None
 
-    @staticmethod
-    def _words(op: str | None, op_variant: str, dtype: str | None) -> tuple[frozenset[str], frozenset[str]]:
-        ops = op_names(op, op_variant) if op is not None else frozenset()
-        return ops, frozenset((dtype_name(dtype.removeprefix("torch.")),)) if dtype is not None else frozenset()
-
-    def _ranked(self, matches: list[Match], ops: frozenset[str], dtypes: frozenset[str]) -> list[Match]:
-        """Entries that can govern this op and dtype, the one that does first."""
-        if len(matches) == 1:
-            return matches
-        fit = [m for m in matches if not _find(m.entry.ops.exclude, ops) and not _find(m.entry.dtypes.exclude, dtypes)]
-        return sorted(fit or matches, key=lambda m: rank_key(m, ops, dtypes), reverse=True)
-
-    @staticmethod
-    def _excluded(
-        matches: list[Match], words: frozenset[str], pick: Callable[[TestEntry], Edits]
-    ) -> tuple[Match, Item] | None:
-        """The exclusion that holds: no entry at least as specific includes the same thing by name."""
-        for match in matches:
-            item = _find(pick(match.entry).exclude, words)
-            if item is not None and not any(
-                m is not match and m.rank >= match.rank and _find(pick(m.entry).include, words) for m in matches
-            ):
-                return match, item
-        return None
-
     def _edits(self, test: TestId, pick: Callable[[TestEntry], Edits]) -> tuple[frozenset[str], frozenset[str]]:
         key = (test, pick.__name__)
         if key not in self._edited:
             matches = self._match(test)
             include = frozenset(i.name for m in matches for i in pick(m.entry).include)
             named = {i.name for m in matches for i in pick(m.entry).exclude}
-            exclude = frozenset(n for n in named if self._excluded(matches, frozenset((n,)), pick) is not None)
+            exclude = frozenset(n for n in named if governing.excluded(matches, frozenset((n,)), pick) is not None)
             self._edited[key] = (include, exclude)
         return self._edited[key]
-
-    def _unlisted(self, suite: Suite, file: FileEntry, ops: frozenset[str], dtypes: frozenset[str]) -> Ruling:
-        reason = file.why.reason
-        if file.unlisted is Mode.SKIP and not reason:
-            reason = f"not listed in {file.place.source}, which skips unlisted tests of {file.path.text}"
-        rule = VariantRule(file.unlisted, False, reason, file.why.issue, str(file.place))
-        forced, item = self._forced(rule, suite, ops, dtypes)
-        return Ruling(forced, "unlisted" if item is None else "forced", item=item, file=file)
-
-    @staticmethod
-    def _forced(
-        rule: VariantRule, suite: Suite, ops: frozenset[str], dtypes: frozenset[str]
-    ) -> tuple[VariantRule, Item | None]:
-        """``force_xfail`` of a supported op or dtype weakens mandatory_success to xfail."""
-        if rule.mode is not Mode.MANDATORY_SUCCESS:
-            return rule, None
-        for items, words in ((suite.globals.ops, ops), (suite.globals.dtypes, dtypes)):
-            item = _find(items or (), words)
-            if item is not None and item.force_xfail:
-                reason = item.why.reason or f"{item.name} is marked force_xfail"
-                forced = VariantRule(Mode.XFAIL, rule.listed, reason, item.why.issue, str(item.place), rule.tags)
-                return forced, item
-        return rule, None
-
-
-def _ops_of(entry: TestEntry) -> Edits:
-    return entry.ops
-
-
-def _dtypes_of(entry: TestEntry) -> Edits:
-    return entry.dtypes
-
-
-def _modules_of(entry: TestEntry) -> Edits:
-    return entry.modules
 
 
 def _names(items: Sequence[Item] | None) -> frozenset[str] | None:
