@@ -84,11 +84,16 @@ def select(
 
 
 @app.command()
-def doctor(folder: Annotated[Path | None, typer.Option(help="The worker's folder.")] = None) -> None:
-    """What this machine lacks for an emulator worker: torch, a sandbox for tests, room. 1 when it cannot run one."""
+def doctor(
+    folder: Annotated[Path | None, typer.Option(help="The worker's folder.")] = None,
+    worker: Annotated[bool, typer.Option(help="Look at this machine as a worker's.")] = True,
+    config: ConfigFile = None,
+) -> None:
+    """What is wrong: with this machine as a worker's (torch, sandbox, room), and with --config or $RELAY_CONFIG with a
+    relay (settings, allowlist, device, database, broker, GitHub App). 1 when something keeps it from working."""
     from relay.cli import doctor as cli_doctor
 
-    raise typer.Exit(cli_doctor.run(folder))
+    raise typer.Exit(cli_doctor.run(folder, config, worker=worker))
 
 
 @app.command()

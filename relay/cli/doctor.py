@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from rich.console import Console
@@ -11,10 +12,14 @@ from relay.worker import doctor
 MARKS = {"ok": "ok     ", "warning": "warning", "error": "ERROR  "}
 
 
-def run(folder: Path | None, *, console: Console | None = None) -> int:
-    """Prints every finding, with what to do about it. 0 when a worker can run here, 1 otherwise."""
+def run(folder: Path | None, config: str | None = None, *, worker: bool = True, console: Console | None = None) -> int:
+    """Prints every finding, with what to do about it. 0 when nothing keeps it from working, 1 otherwise."""
     console = console or Console(soft_wrap=True, highlight=False)
-    findings = doctor.report(folder)
+    findings = doctor.report(folder) if worker else []
+    if config or os.environ.get("RELAY_CONFIG"):
+        from relay.cli import checkup
+
+        findings += checkup.report(config)
     for finding in findings:
         console.print(f"{MARKS[finding.level]}  {finding.what}", markup=False)
         if finding.hint and finding.level != "ok":

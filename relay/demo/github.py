@@ -27,14 +27,16 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
 from relay.demo.downstream import DownstreamCI
+from relay.demo.github_app import add_app_manifests
 from relay.demo.github_files import Files, add_files
 from relay.demo.github_more import add_comments, add_renames, add_runs
 from relay.demo.github_people import People, add_people
 from relay.demo.hooks import add_hooks, deliver
 from relay.demo.hud import Hud, add_hud
-from relay.demo.ledger import APP_ID, GithubError, Ledger, stamp
+from relay.demo.ledger import APP_ID, PERMISSIONS, GithubError, Ledger, stamp
 from relay.demo.public_reads import Contained, add_public_reads
 from relay.demo.recorder import Fault, Recorder
+from relay.domain.app_manifest import EVENTS
 
 REPOS = ("pytorch/pytorch", "torch-spyre/torch-spyre", "example-org/backend-ci")
 PEOPLE = {"spyre-oncall": (), "oscar": ("pytorch/relay-operators",), "a-passer-by": ()}
@@ -64,6 +66,7 @@ class LocalGithub:
         _add_repo_routes(self.app, self)
         add_hooks(self.app, self.ledger, self.spawn)
         add_renames(self.app, self.ledger)
+        add_app_manifests(self.app, self.ledger)
         self.files = Files()
         add_files(self.app, self.files, self.allow)
         self.contained: Contained = {}
@@ -114,7 +117,8 @@ def _add_app_routes(app: FastAPI, hub: LocalGithub) -> None:
     @app.get("/app")
     async def this_app(request: Request) -> Any:
         ledger.check_app(request.headers.get("authorization"))
-        return {"id": APP_ID, "slug": "cross-repo-ci-relay-demo", "name": "Cross-repository CI relay (demo)"}
+        told = {"id": APP_ID, "slug": "cross-repo-ci-relay-demo", "name": "Cross-repository CI relay (demo)"}
+        return {**told, "permissions": PERMISSIONS, "events": list(EVENTS)}
 
     @app.get("/app/installations")
     async def installations(request: Request, per_page: int = 30, page: int = 1) -> Any:

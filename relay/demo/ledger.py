@@ -147,7 +147,7 @@ class Ledger:
                     "target_id": number + 1_000_000,
                     "target_type": "Organization",
                     "permissions": PERMISSIONS,
-                    "events": ["check_run", "check_suite", "pull_request", "push"],
+                    "events": ["check_run", "check_suite", "pull_request", "push", "repository"],
                     "created_at": "2026-01-01T00:00:00Z",
                     "updated_at": "2026-01-01T00:00:00Z",
                     "suspended_at": None,
