@@ -67,13 +67,12 @@ def run(
     if not code:
         code = _ask(wanted, settings.github_url, organization, port, wait_s, typer.echo)
     made = exchange(settings.github_api_url, code, folder)
-    sign_in = f"oauth_client_id, and RELAY_OAUTH_CLIENT_SECRET from {folder / 'oauth_client_secret'}"
     typer.echo(f"Made: {made.page}\nIts secrets are in {folder}, readable by this user alone. For relay.toml:\n")
+    typer.echo(f'github_app_id = "{made.id}"\nsecrets_dir = "{folder.absolute()}"\n')
+    typer.echo(f'For people to sign in: oauth_client_id = "{made.client_id}", and in the environment')
+    typer.echo(f"RELAY_OAUTH_CLIENT_SECRET from {folder / 'oauth_client_secret'}.\n")
     typer.echo(
-        f'github_app_id = "{made.id}"\nsecrets_dir = "{folder.absolute()}"\noauth_client_id = "{made.client_id}"'
-    )
-    typer.echo(
-        f"\nNext: install it at upstream and the downstreams ({made.page}/installations/new), then `relay doctor`."
+        f"Next: install it at upstream and the downstreams ({made.page}/installations/new), then `relay doctor`."
     )
     return 0
 
@@ -182,7 +181,8 @@ def _page(wanted: dict[str, Any], to: str) -> str:
     )
     return (
         f"<h1>Make the GitHub App “{html.escape(wanted['name'])}”</h1>"
-        f"<p>For the relay at {html.escape(wanted['url'])}, with these permissions where it is installed:<ul>{told}</ul>"
+        f"<p>For the relay at {html.escape(wanted['url'])}, with these permissions where it is installed:"
+        f"<ul>{told}</ul>"
         f'<form action="{html.escape(to)}" method="post">'
         f'<input type="hidden" name="manifest" value="{html.escape(json.dumps(wanted))}">'
         "<button>On to GitHub</button></form>"

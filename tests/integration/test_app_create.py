@@ -1,4 +1,4 @@
-"""`relay app create` against the local GitHub, as a person with a browser does it; and what `relay doctor` says of it."""
+"""`relay app create` against the local GitHub, as a person with a browser does it; and what `relay doctor` says."""
 
 from __future__ import annotations
 
