@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, select, union_all
 
 from relay.domain import readiness
 from relay.store import levels
 from relay.store.schema import level_proposal
-from relay.store.views_backends import rate, window
+from relay.store.views_backends import rate, windows
 from relay.store.views_parts import plain, plain_all
 
 RUNS = 500
@@ -36,7 +36,7 @@ def backend(
     keeps jobs whose ``workflow / job`` has it, ``failing`` those that failed on any commit shown, ``grouped`` makes one
     column a workflow that says the worst of its jobs, ``pins`` are columns that come first.
     """
-    jobs = window(since, event, repo, limit=RUNS).subquery("window")
+    jobs = union_all(*windows(since, event, repo, limit=RUNS)).subquery("jobs")
     rows = conn.execute(select(jobs).order_by(jobs.c.at.desc())).all()
     commits: dict[str, dict[str, Any]] = {}
     cells: dict[tuple[str, str], dict[str, Any]] = {}

@@ -13,13 +13,15 @@ from sqlalchemy import (
     Integer,
     Select,
     Subquery,
+    and_,
     case,
     cast,
     exists,
     func,
     null,
+    or_,
     select,
-    union_all,
+    tuple_,
 )
 
 from relay.domain.readiness import LEFT_OUT
@@ -40,7 +42,22 @@ _NAMES = (
 
 
 def own_jobs(wanted: Subquery) -> Select[Any]:
-    """Jobs of the dispatches whose ids ``wanted`` has, in the columns of _NAMES; ``run`` is the dispatch's id."""
+    """Jobs of the dispatches whose ids ``wanted`` has, in the columns of _NAMES; ``run`` is the dispatch's id. Of each
+    (workflow, job) the newest run's newest attempt, as relay.domain.lifecycle has it."""
+    other = job.alias("other")
+    # each is one look into the unique index: a window function would sort all of them
+    newer = exists().where(
+        other.c.dispatch_id == job.c.dispatch_id,
+        other.c.workflow == job.c.workflow,
+        other.c.name == job.c.name,
+        or_(
+            func.length(other.c.run_id) > func.length(job.c.run_id),
+            and_(
+                func.length(other.c.run_id) == func.length(job.c.run_id),
+                tuple_(other.c.run_id, other.c.attempt) > tuple_(job.c.run_id, job.c.attempt),
+            ),
+        ),
+    )
     return (
         select(
             dispatch.c.downstream_key.label("repo_key"),
@@ -65,15 +82,21 @@ def own_jobs(wanted: Subquery) -> Select[Any]:
         .select_from(wanted)
         .join(dispatch, dispatch.c.id == wanted.c.id)
         .join(job, job.c.dispatch_id == dispatch.c.id)
+        .where(~newer)
     )
 
 
 def posted_jobs(wanted: Subquery) -> Select[Any]:
-    """The dashboard's rows whose keys ``wanted`` has and that are about no dispatch of ours, in the same columns."""
+    """The dashboard's rows with keys of ``wanted`` that are about no dispatch of ours, in the same columns; of each
+    (delivery, workflow, job) the newest."""
     mine = exists().where(
         dispatch.c.delivery_id == hud_row.c.delivery_id, dispatch.c.downstream_key == hud_row.c.repo_key
     )
-    return (
+    newest = func.row_number().over(
+        partition_by=(hud_row.c.repo_key, hud_row.c.delivery_id, hud_row.c.workflow, hud_row.c.job),
+        order_by=(func.length(hud_row.c.run_id).desc(), hud_row.c.run_id.desc(), hud_row.c.attempt.desc()),
+    )
+    ranked = (
         select(
             hud_row.c.repo_key,
             hud_row.c.repo,
@@ -93,26 +116,18 @@ def posted_jobs(wanted: Subquery) -> Select[Any]:
             hud_row.c.url,
             hud_row.c.queue_s,
             hud_row.c.execution_s.label("run_s"),
+            newest.label("place"),
         )
         .select_from(wanted)
         .join(hud_row, hud_row.c.key == wanted.c.key)
         .where(~mine)
+        .subquery("ranked")
     )
-
-
-def latest(*sources: Select[Any]) -> Select[Any]:
-    """Of every (run, workflow, job) the newest run's newest attempt, over ``sources`` of the columns above."""
-    rows = union_all(*sources).subquery("jobs")
-    newest = func.row_number().over(
-        partition_by=(rows.c.run, rows.c.repo_key, rows.c.workflow, rows.c.job),
-        order_by=(func.length(rows.c.run_id).desc(), rows.c.run_id.desc(), rows.c.attempt.desc()),
-    )
-    ranked = select(*(rows.c[name] for name in _NAMES), newest.label("place")).subquery("ranked")
     return select(*(ranked.c[name] for name in _NAMES)).where(ranked.c.place == 1)
 
 
-def window(since: float, event: str | None, repo: str | None = None, limit: int = NEWEST) -> Select[Any]:
-    """The newest attempts of the jobs of runs made after ``since`` that were not superseded."""
+def windows(since: float, event: str | None, repo: str | None = None, limit: int = NEWEST) -> tuple[Select[Any], ...]:
+    """The newest attempts of the jobs of runs made after ``since`` that were not superseded: ours, and others'."""
     ours = [dispatch.c.created_at >= since, dispatch.c.event != TRUNK_EVENT]
     theirs = [hud_row.c.created_at >= since]
     if event is not None:
@@ -129,38 +144,20 @@ def window(since: float, event: str | None, repo: str | None = None, limit: int 
         .subquery("runs")
     )
     rows = select(hud_row.c.key).where(*theirs).order_by(hud_row.c.created_at.desc()).limit(limit).subquery("posted")
-    return latest(own_jobs(runs), posted_jobs(rows))
+    return own_jobs(runs), posted_jobs(rows)
 
 
 def summary(conn: Connection, *, since: float, now: float, event: str | None = None) -> list[dict[str, Any]]:
     """A downstream: jobs by conclusion, the pass rate (readiness' own: cancelled, skipped and stale ones say nothing),
     mean seconds of waiting and running, the last one, and ``spark``: BUCKETS equal parts of the time, each with what
     passed and what did not."""
-    jobs = window(since, event).subquery("window")
     width = max(now - since, 1.0) / BUCKETS
-    bucket = cast((jobs.c.at - since) / width, Integer)
-    rows = conn.execute(
-        select(
-            jobs.c.repo_key,
-            func.max(jobs.c.repo).label("repo"),
-            bucket.label("bucket"),
-            jobs.c.status,
-            jobs.c.conclusion,
-            func.count().label("n"),
-            func.sum(jobs.c.queue_s).label("queue_s"),
-            func.count(jobs.c.queue_s).label("queues"),
-            func.sum(jobs.c.run_s).label("run_s"),
-            func.count(jobs.c.run_s).label("runs"),
-            func.max(jobs.c.at).label("last_at"),
-            func.max(jobs.c.level).label("level"),
-        ).group_by(jobs.c.repo_key, bucket, jobs.c.status, jobs.c.conclusion)
-    )
+    rows = [row for source in windows(since, event) for row in conn.execute(_tally(source, since, width))]
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
-        entry = found.setdefault(row.repo_key, _empty(row.repo))
+        entry = found.setdefault(row.repo_key, _empty())
         entry["total"] += row.n
-        if row.last_at >= entry["last_at"]:
-            entry["last_at"], entry["level"] = row.last_at, row.level
+        entry["last_at"] = max(entry["last_at"], row.last_at)
         if row.status != "completed":
             entry["open"] += row.n
         elif row.conclusion:
@@ -172,12 +169,48 @@ def summary(conn: Connection, *, since: float, now: float, event: str | None = N
             if count:
                 entry["sums"][name] += getattr(row, name)
                 entry["sums"][f"{name}_n"] += count
-    return [_told(found[key]) for key in sorted(found)]
+    names = _names(conn, list(found))
+    return [{**names[key], **_told(found[key])} for key in sorted(found)]
 
 
-def _empty(repo: str) -> dict[str, Any]:
+def _names(conn: Connection, keys: list[str]) -> dict[str, dict[str, Any]]:
+    """How each is spelt, and its level, by what came last."""
+    found: dict[str, dict[str, Any]] = {key: {"repo": key, "level": None} for key in keys}
+    for table, key, repo in (
+        (hud_row, hud_row.c.repo_key, hud_row.c.repo),
+        (dispatch, dispatch.c.downstream_key, dispatch.c.downstream),
+    ):
+        newest = select(key.label("key"), func.max(table.c.created_at).label("at")).where(key.in_(keys)).group_by(key)
+        last = newest.subquery("last")
+        rows = conn.execute(
+            select(key.label("key"), repo.label("repo"), table.c.level).join(
+                last, and_(last.c.key == key, last.c.at == table.c.created_at)
+            )
+        )
+        found |= {row.key: {"repo": row.repo, "level": row.level} for row in rows}
+    return found
+
+
+def _tally(source: Select[Any], since: float, width: float) -> Select[Any]:
+    jobs = source.subquery("jobs")
+    bucket = cast((jobs.c.at - since) / width, Integer)
+    return select(
+        jobs.c.repo_key,
+        bucket.label("bucket"),
+        jobs.c.status,
+        jobs.c.conclusion,
+        func.count().label("n"),
+        func.sum(jobs.c.queue_s).label("queue_s"),
+        func.count(jobs.c.queue_s).label("queues"),
+        func.sum(jobs.c.run_s).label("run_s"),
+        func.count(jobs.c.run_s).label("runs"),
+        func.max(jobs.c.at).label("last_at"),
+    ).group_by(jobs.c.repo_key, "bucket", jobs.c.status, jobs.c.conclusion)
+
+
+def _empty() -> dict[str, Any]:
     return {
-        "repo": repo, "level": None, "total": 0, "open": 0, "conclusions": {}, "last_at": 0.0,
+        "total": 0, "open": 0, "conclusions": {}, "last_at": 0.0,
         "spark": [{"good": 0, "bad": 0} for _ in range(BUCKETS)],
         "sums": {"queue_s": 0.0, "queue_s_n": 0, "run_s": 0.0, "run_s_n": 0},
     }  # fmt: skip

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, case, func, select
 from relay.errors import BadRequest, NotFound
 from relay.store import views_agents
 from relay.store.schema import decision, dispatch, outbox, plan, result
-from relay.store.views_device import device_time
+from relay.store.views_device import device_time_of
 from relay.store.views_parts import (
     BRIEF,
     CLOSED,
@@ -90,7 +90,7 @@ def run(
         "provenance": conn.execute(select(dispatch.c.provenance).where(dispatch.c.id == id)).scalar_one_or_none(),
         "left_out": {"total": len(left_out), "rows": left_out[:ROWS_OF_LIST]},
         "results": results(conn, id, found["outcomes"], side=side, outcome=outcome, page=page, per=per),
-        "device": device_time(conn, id, side),
+        "device": device_time_of(conn, id, side, over=not found["open"]),
         "decisions": decisions(conn, id, stage=stage, page=dpage, per=per),
         "agents": views_agents.of_run(conn, id),
     }

@@ -13,8 +13,8 @@ from relay.store.trunk import NOT_EXECUTED, SIDES, is_trunk
 from relay.store.views_parts import BRIEF, FAILING, brief, plain
 from selector.model import TestId
 
-NEWEST_RESULTS = 20_000
-"""Results of a test that are looked at, newest first: a test of hundreds of variants reaches back some fifty runs."""
+NEWEST_RESULTS = 6_000
+"""Results of a test that are looked at, newest first: a test of hundreds of variants reaches back some thirty runs."""
 DECISIONS_SHOWN = 200
 RUNS_SHOWN = 100
 ROWS = 50

@@ -20,9 +20,26 @@ Map = dict[str, Any]
 ONLY = ("failing",)
 GROUPS = ("workflow",)
 MAX_PINS = 20
+FRESH_S = 3.0
+MOST_KNOWN = 50
 
 
 def summary_data(request: Request, days: int, event: str | None) -> Map:
+    """At most FRESH_S seconds old: many may look at once, and it is the widest look of all pages."""
+    app = request.app
+    if not hasattr(app.state, "crcr_summaries"):
+        app.state.crcr_summaries = {}
+    known: dict[tuple[int, str | None], Map] = app.state.crcr_summaries
+    found = known.get((days, event))
+    if found is None or time.time() - found["now"] > FRESH_S:
+        found = _summary(request, days, event)
+        if len(known) > MOST_KNOWN:
+            known.clear()
+        known[(days, event)] = found
+    return found
+
+
+def _summary(request: Request, days: int, event: str | None) -> Map:
     now = time.time()
     with reading(request.app.state.engine) as conn:
         backends = views_backends.summary(conn, since=now - days * DAY_S, now=now, event=event)

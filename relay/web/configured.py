@@ -9,14 +9,16 @@ from typing import Any
 from relay.errors import RelayError
 from relay.services.device_configs import DeviceConfigs, load_device
 from relay.settings import Settings
-from selector.configs.explain import NONE, OTHER, explain
+from selector.configs.explain import NONE, OTHER, Explanation, explain
 from selector.errors import SelectorError
 from selector.model import TestId
 
 GROUPS = 12
 NAMES = 6
+MOST_TOLD = 500
 
 _lock = threading.Lock()
+_told: dict[str, tuple[DeviceConfigs, Explanation]] = {}
 _loaded: dict[Path, tuple[object, DeviceConfigs]] = {}
 
 
@@ -27,7 +29,7 @@ def of_test(settings: Settings, test: str) -> dict[str, Any]:
     found: dict[str, Any] = {"folder": str(folder.name), "problem": "", "groups": [], "more": 0}
     try:
         device = device_of(folder)
-        explained = explain(device.configs, TestId.parse(test), device.capability)
+        explained = _explained(device, test)
     except (RelayError, SelectorError, OSError) as exc:
         return {**found, "problem": str(exc)}
     groups = [
@@ -45,6 +47,20 @@ def of_test(settings: Settings, test: str) -> dict[str, Any]:
     ]
     groups.sort(key=lambda group: (group["presence"] == "dropped", group["entry"] is None))
     return {**found, "groups": groups[:GROUPS], "more": max(0, len(groups) - GROUPS)}
+
+
+def _explained(device: DeviceConfigs, test: str) -> Explanation:
+    """Asked once a test: it takes some 50 ms."""
+    with _lock:
+        known = _told.get(test)
+        if known is not None and known[0] is device:
+            return known[1]
+    found = explain(device.configs, TestId.parse(test), device.capability)
+    with _lock:
+        if len(_told) >= MOST_TOLD:
+            _told.clear()
+        _told[test] = (device, found)
+    return found
 
 
 def _words(names: list[str], what: str) -> str:

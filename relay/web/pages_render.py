@@ -13,7 +13,7 @@ from fastapi import Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from relay.settings import pages_of
-from relay.web import pages_gantt, sessions
+from relay.web import pages_gantt, pages_pictures, sessions
 from relay.web import pages_text as text
 from relay.web.pages_headers import nonce_of
 from relay.web.pages_static import static_url
@@ -40,6 +40,7 @@ def environment() -> Environment:
         nonce=_nonce.get, static_url=static_url, chip_of=text.chip, standing=text.standing, with_query=with_query
     )
     env.globals.update(gantt=pages_gantt.gantt, parts_of_time=pages_gantt.parts_of_time, kind_says=text.KIND_SAYS)
+    env.globals.update(spark=pages_pictures.spark, strip=pages_pictures.strip)
     env.filters.update(
         duration=text.duration,
         rough=text.rough,
