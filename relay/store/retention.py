@@ -55,7 +55,7 @@ def drop_details(conn: Connection, before: float, limit: int) -> int:
     logged = exists().where(log_piece.c.shard_id == shard.c.id, shard.c.dispatch_id == dispatch.c.id)
     has = or_(exists().where(shard.c.dispatch_id == dispatch.c.id), exists().where(plan.c.dispatch_id == dispatch.c.id))
     ids = _runs(conn, before, limit, has, ~logged)
-    for table, mine in _owned(ids):
+    for table, mine in _owned(ids) if ids else ():
         if table.name in DETAILS:
             conn.execute(delete(table).where(mine))
     return len(ids)
@@ -66,9 +66,10 @@ def drop_runs(conn: Connection, before: float, limit: int) -> int:
     logged = exists().where(log_piece.c.shard_id == shard.c.id, shard.c.dispatch_id == dispatch.c.id)
     unsent = exists().where(outbox.c.dispatch_id == dispatch.c.id, outbox.c.state == "due")
     ids = _runs(conn, before, limit, ~logged, ~unsent)
-    for table, mine in _owned(ids):
-        conn.execute(delete(table).where(mine))
-    conn.execute(delete(dispatch).where(dispatch.c.id.in_(ids)))
+    if ids:
+        for table, mine in _owned(ids):
+            conn.execute(delete(table).where(mine))
+        conn.execute(delete(dispatch).where(dispatch.c.id.in_(ids)))
     return len(ids)
 
 
