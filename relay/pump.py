@@ -16,7 +16,7 @@ from celery import Celery
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError as DatabaseError
 
-from relay import chores
+from relay import alive, chores
 from relay.logs import setup as setup_logs
 from relay.queue import engines
 from relay.queue.app import make_app
@@ -150,7 +150,9 @@ def run(settings: Settings, stop: threading.Event) -> None:
     url = settings.broker_url
     app = make_app(url)
     pump = Pump(engine, settings, make_sender(app, url), engines.make_mark(url), engines.make_depth(app, url))
+    file = alive.path()
     while not stop.is_set():
+        alive.touch(file)
         try:
             pump.step()
         except DatabaseError as exc:

@@ -6,8 +6,12 @@ back), a prefetch of one (a stuck worker hoards nothing), no queue made by a typ
 
 from __future__ import annotations
 
-from celery import Celery, signals
+from pathlib import Path
+from typing import Any
 
+from celery import Celery, bootsteps, signals
+
+from relay import alive
 from relay.queue import engines
 from relay.queue.names import QUEUES, ROUTE
 
@@ -23,6 +27,7 @@ def new_app(name: str, broker_url: str, queues: tuple[str, ...], *, default_queu
     """A Celery app with the settings that the relay's processes and its workers share. It knows ``queues`` only.
     ValueError for a broker that it does not run on."""
     signals.setup_logging.connect(_keep_our_logs)
+    file = alive.path()
     address, _ = engines.split(broker_url)
     amqp = engines.kind_of(broker_url) == "amqp"
     app = Celery(name, broker=address, set_as_current=False)
@@ -48,7 +53,25 @@ def new_app(name: str, broker_url: str, queues: tuple[str, ...], *, default_queu
         worker_cancel_long_running_tasks_on_connection_loss=False,
         task_store_errors_even_if_ignored=False,
     )
+    if file is not None:
+        app.steps["worker"].add(_alive_step(file))
     return app
+
+
+def _alive_step(file: Path) -> type[bootsteps.StartStopStep]:
+    """Celery's way to do something whenever the worker's own loop turns."""
+
+    class Alive(bootsteps.StartStopStep):  # type: ignore[misc]
+        requires = ("celery.worker.components:Timer",)
+
+        def start(self, worker: Any) -> None:
+            alive.touch(file)
+            self.timer = worker.timer.call_repeatedly(alive.EVERY_S, alive.touch, (file,), priority=10)
+
+        def stop(self, worker: Any) -> None:
+            self.timer.cancel()
+
+    return Alive
 
 
 def _keep_our_logs(**_: object) -> None:

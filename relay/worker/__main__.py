@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from relay import logs
+from relay import alive, logs
 from relay.errors import SettingsError
 from relay.worker import config as worker_config
 from relay.worker import greeting, sandbox
@@ -19,6 +19,7 @@ OPTIONS = {
     "queue": ("RELAY_WORKER_QUEUE", "queue it takes shards from (default <device>.<machine>.torch-<version>)"),
     "lab": ("RELAY_WORKER_LAB", "lab it stands in, where there are several"),
     "trust": ("RELAY_WORKER_TRUST", "strict: no untrusted code where the sandbox is incomplete (default lenient)"),
+    "shards": ("RELAY_WORKER_SHARDS", "end after so many shards (default: never)"),
     "drain": ("RELAY_WORKER_DRAIN_S", "seconds a running shard has to end when told to stop (default 0: handed back)"),
     "dir": ("RELAY_WORKER_DIR", "folder for trees and the op database"),
 }
@@ -38,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     except SettingsError as exc:
         print(f"relay worker: {exc}", file=sys.stderr)  # noqa: T201
         return 2
-    for variable in [name for name in os.environ if name.startswith("RELAY_")]:
+    for variable in [name for name in os.environ if name.startswith("RELAY_") and name != alive.VARIABLE]:
         del os.environ[variable]  # nothing started from here inherits the key
     sandbox.hide_process()
     logs.setup("worker")

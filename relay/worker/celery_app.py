@@ -12,6 +12,7 @@ from typing import Any
 
 import structlog
 from celery import Celery, signals
+from celery.worker import state
 
 from relay.errors import RelayError
 from relay.queue.app import new_app
@@ -29,6 +30,7 @@ def make_app(config: WorkerConfig) -> Celery:
     app = new_app("relay-worker", config.broker_url, (config.queue,), default_queue=config.queue)
     app.conf.update(worker_pool="solo", worker_concurrency=1)
     stop = threading.Event()
+    done = [0]
     runners = Runners(config.folder)
 
     def run_shard(shard_id: str) -> None:
@@ -38,6 +40,10 @@ def make_app(config: WorkerConfig) -> Celery:
             except RelayError as exc:
                 # the lease runs out and the relay queues the shard again
                 log.error("shard not run", shard=shard_id, why=str(exc))
+        done[0] += 1
+        if 0 < config.shards <= done[0]:
+            log.info("enough", shards=done[0])
+            state.should_stop = 0  # Celery's loop ends with this exit code when it has acknowledged the message
 
     app.task(run_shard, name=TASK)
 

@@ -38,6 +38,8 @@ class WorkerConfig:
     """the container image it runs in, kept with each verdict"""
     module_packages: tuple[str, ...] = ()
     """packages beside torch.nn whose modules configs may name (docs/configs.md): their code is run"""
+    shards: int = 0
+    """ends after so many messages: a job of a cluster takes one; 0: never"""
     drain_s: float = 0.0
     """Seconds that the shard which is running when the worker is told to stop has to end; then it is handed back"""
     give_up_s: float = 120.0
@@ -48,7 +50,7 @@ def from_environment(env: Mapping[str, str] | None = None, torch: str = "none") 
     """Reads ``RELAY_URL``, ``RELAY_WORKER_KEY``, ``RELAY_BROKER_URL`` and, where given, ``RELAY_WORKER_NAME``,
     ``RELAY_WORKER_DEVICE``, ``RELAY_WORKER_QUEUE``, ``RELAY_WORKER_DIR``, ``RELAY_WORKER_LAB``,
     ``RELAY_WORKER_TRUST``, ``RELAY_WORKER_PLUGIN``, ``RELAY_WORKER_IMAGE``, ``RELAY_MODULE_PACKAGES``,
-    ``RELAY_WORKER_DRAIN_S``.
+    ``RELAY_WORKER_DRAIN_S``, ``RELAY_WORKER_SHARDS``.
     ``torch`` is the installed version, by which the worker's own queue is named. Raises SettingsError naming what is
     missing.
     """
@@ -75,6 +77,9 @@ def from_environment(env: Mapping[str, str] | None = None, torch: str = "none") 
             raise SettingsError(
                 f"RELAY_MODULE_PACKAGES names {name!r}, which is no package", "import names, separated by commas"
             )
+    number = env.get("RELAY_WORKER_SHARDS", "").strip() or "0"
+    if not (number.isascii() and number.isdecimal()):
+        raise SettingsError(f"RELAY_WORKER_SHARDS is {number!r}", "a number of shards, 0 for no end")
     said = env.get("RELAY_WORKER_DRAIN_S", "").strip() or "0"
     try:
         drain_s = float(said)
@@ -83,6 +88,7 @@ def from_environment(env: Mapping[str, str] | None = None, torch: str = "none") 
     if not 0 <= drain_s < 86400:
         raise SettingsError(f"RELAY_WORKER_DRAIN_S is {said!r}", "seconds, 0 to 86400")
     return WorkerConfig(
+        shards=int(number),
         drain_s=drain_s,
         url=values["RELAY_URL"].rstrip("/"),
         key=values["RELAY_WORKER_KEY"],

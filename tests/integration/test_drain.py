@@ -48,9 +48,12 @@ def test_a_worker_that_stops_ends_its_shard_or_hands_it_back(tmp_path: Path) -> 
         before = web.outcomes(third)
         assert 0 < len(before) < 5
 
-        fleet.start("next")
+        alive = tmp_path / "alive"
+        fleet.start("next", RELAY_WORKER_SHARDS="1", RELAY_ALIVE_FILE=str(alive))
+        assert alive.exists()
         fleet.send(third)
-        wait_for(lambda: web.row(third).state == "done")
+        fleet.send(second)  # done; a worker for one shard does not look at it
+        assert fleet.processes.pop("next").wait(60) == 0, "it ends by itself, as a job of a cluster does"
         assert web.row(third).fence == 2
         assert set(web.outcomes(third).values()) == {"passed"}
 
