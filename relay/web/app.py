@@ -15,6 +15,7 @@ from relay.web import (
     backends,
     callback,
     downloads,
+    feeds,
     hud,
     live,
     ops,
@@ -51,6 +52,7 @@ def create_app(settings: Settings) -> FastAPI:
     problems.install(app)
     pages.add_security_headers(app)
     for module in (
+        feeds,  # before pages whose addresses would take its own for names
         webhook,
         callback,
         workers,

@@ -21,6 +21,8 @@ from relay.web.viewers import viewer_of
 
 TEMPLATES = Path(__file__).with_name("templates")
 REPO = re.compile(r"^[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9._-]+$")
+FEEDS = re.compile(r"/pr/[0-9]+|/crcr/[^/]+/[^/]+")
+"""Pages that have an Atom feed, at their address with .atom behind it."""
 ABOUT = "Tells out-of-tree PyTorch accelerators whether an upstream change breaks them."
 
 _nonce: ContextVar[str] = ContextVar("nonce")
@@ -63,8 +65,9 @@ def render(request: Request, template: str, **values: Any) -> str:
     """The template with ``values``, and what every page has: ``page_title``; ``twin`` and ``feed`` (addresses of the
     JSON twin and the Atom feed, or None); ``description`` for cards (default: the page's sentence); ``viewer`` (None,
     or relay.domain.access.Viewer); ``nonce``, which every element with an ``hx-`` attribute names as ``hx-nonce``."""
-    for name in ("twin", "feed"):
-        values.setdefault(name, None)
+    values.setdefault("twin", None)
+    path = request.url.path
+    values.setdefault("feed", f"{path}.atom" if FEEDS.fullmatch(path) and template != "error.html" else None)
     values.setdefault("description", values.get("sentence") or ABOUT)
     settings = request.app.state.settings
     values["viewer"] = viewer_of(request)
