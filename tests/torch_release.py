@@ -3,6 +3,9 @@
 ``python tests/torch_release.py 2.14.1 [--env]`` gets it and prints its folder (with ``--env``: the environment's
 interpreter); exit code 1 and the reason where it cannot be had. The package comes through pip as it is set up here (555
 MB; the environment takes 5.3 GB) and lies in the user's cache, never in the repository; a second call finds it there.
+
+``python tests/torch_release.py 2.14.1 --tests tests/integration/test_reuse_*.py`` runs these tests of the relay's under
+that torch, with this checkout; the exit code is pytest's.
 """
 
 from __future__ import annotations
@@ -13,12 +16,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import venv
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S = 3600.0
 NEEDED = ("numpy", "expecttest", "pytest")
 """what upstream's test files and op databases import beside torch"""
@@ -59,6 +64,25 @@ def environment(version: str) -> Path:
     return python
 
 
+def runner(version: str) -> Path:
+    """The interpreter of an environment that has it, and what the relay's runner imports. Raises CannotHave."""
+    python = environment(version)
+    ready = python.parents[1] / "runner"
+    with _lock(folder(version)):
+        if not ready.is_file():
+            project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+            _pip(str(python), "install", "--no-compile", *project["dependencies"], "hypothesis")
+            ready.touch()
+    return python
+
+
+def run_tests(version: str, tests: Sequence[str]) -> int:
+    """pytest's exit code. Raises CannotHave."""
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [str(runner(version)), "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+    return subprocess.run(command, env=environ, check=False).returncode
+
+
 def _wheel(version: str, where: Path) -> Path:
     found = sorted((where / "wheel").glob("torch-*.whl"))
     if not found:
@@ -92,8 +116,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Get a released torch beside the installed one.")
     parser.add_argument("version")
     parser.add_argument("--env", action="store_true", help="an environment, and not just the package")
+    parser.add_argument("--tests", nargs="+", metavar="FILE", help="run these under it")
     args = parser.parse_args()
     try:
+        if args.tests:
+            return run_tests(args.version, args.tests)
         print(environment(args.version) if args.env else unpacked(args.version))
     except CannotHave as exc:
         print(f"torch {args.version} cannot be had: {exc}", file=sys.stderr)

@@ -56,7 +56,8 @@ def make_test_class(base: Any, device_type: str = "privateuse1") -> Any:
                     policy.test, "; ".join(why_empty) or "upstream, the device and its configs leave no variant of it"
                 )
                 return
-            gone = restrictions.excluded_dtypes(cls, generic_cls, name)
+            # upstream leaves dtypes of @parametrize and @ops alone
+            gone = restrictions.excluded_dtypes(cls, generic_cls, name) if hasattr(test, "dtypes") else frozenset()
             refused = _refused(cls, generic_cls, test, policy)
             settle = partial(_settle, cls, policy=policy, refused=refused, gone=frozenset(map(dtype_name, gone)))
             reuse.registry.defer(cls, made, settle)

@@ -35,20 +35,6 @@ BROKEN = '        self.fail("edited by the bench")\n'
 ADDED = "    def test_added_by_the_bench(self, device):\n        torch.ones(2, device=device).cpu()\n" + BROKEN + "\n"
 
 
-def environment() -> Path:
-    """The second environment, with what the runner imports."""
-    python = torch_release.environment(NEW)
-    ready = python.parents[1] / "runner"
-    if not ready.is_file():
-        import tomllib
-
-        project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-        command = [python, "-m", "pip", "install", "--quiet", "--no-compile", *project["dependencies"], "hypothesis"]
-        subprocess.run(command, check=True)
-        ready.touch()
-    return python
-
-
 def ran(python: Path | str, tree: Path, tests: str, out: Path) -> tuple[list[VariantResult], float]:
     began = time.perf_counter()
     command = [str(python), "-m", "relay.cli", "run", "--tree", str(tree), "--out", str(out), tests]
@@ -82,7 +68,7 @@ def main() -> int:
     parser.add_argument("--cls", default="TestViewOps")
     args = parser.parse_args()
     try:
-        tree, python = pytorch_source.fetch(), environment()
+        tree, python = pytorch_source.fetch(), torch_release.runner(NEW)
     except (pytorch_source.CannotHave, torch_release.CannotHave) as exc:
         print(f"SKIPPED: {exc}", file=sys.stderr)
         return 0
