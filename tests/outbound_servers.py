@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import socket
 import threading
 import time
@@ -15,7 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from relay.demo.github import LocalGithub
-from relay.demo.ledger import APP_ID
+from relay.demo.ledger import APP_ID, Key
 from relay.demo.recorder import Fault
 from relay.settings import Issuer, Settings
 from relay.web import callback, problems
@@ -57,11 +58,17 @@ class World:
         return [c for c in self.hub.asgi.calls if c["method"] == method and c["path"].endswith(end)]
 
 
+@functools.cache
+def _keys() -> tuple[Key, Key]:
+    """One pair for all tests of a process: making them takes longer than most tests."""
+    return Key.make(), Key.make()
+
+
 @contextlib.contextmanager
 def local_github(folder: Path, **settings: Any) -> Iterator[World]:
     listener = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    hub = LocalGithub(url, folder, HUD_KEY)
+    hub = LocalGithub(url, folder, HUD_KEY, keys=_keys())
     known = {
         "data_dir": folder,
         "github_api_url": url,

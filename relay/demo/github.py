@@ -33,7 +33,7 @@ from relay.demo.github_more import add_comments, add_renames, add_runs
 from relay.demo.github_people import People, add_people
 from relay.demo.hooks import add_hooks, deliver
 from relay.demo.hud import Hud, add_hud
-from relay.demo.ledger import APP_ID, PERMISSIONS, GithubError, Ledger, stamp
+from relay.demo.ledger import APP_ID, PERMISSIONS, GithubError, Key, Ledger, stamp
 from relay.demo.public_reads import Contained, add_public_reads
 from relay.demo.recorder import Fault, Recorder
 from relay.domain.app_manifest import EVENTS
@@ -54,8 +54,11 @@ class LocalGithub:
         hud_key: str,
         clock: Callable[[], float] = time.time,
         more_repos: Sequence[str] = (),
+        keys: tuple[Key, Key] | None = None,
     ) -> None:
-        self.ledger = Ledger(url, (*REPOS, *more_repos), clock)
+        """``keys``: the App's and the token issuer's; made here where none are given, which takes a while."""
+        app_key, oidc_key = keys or (Key.make(), Key.make())
+        self.ledger = Ledger(url, (*REPOS, *more_repos), clock, app_key, oidc_key)
         self.hud = Hud(hud_key)
         self.ci: dict[str, DownstreamCI] = {}
         self.tasks: set[asyncio.Task[None]] = set()
