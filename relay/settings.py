@@ -187,7 +187,7 @@ class Settings(BaseSettings):
     shard_timeout_s: float = Field(900.0, gt=0, description="Wall clock of one shard, in seconds.")
     memory_mb: int = Field(8192, gt=0, description="Memory limit of one forked test process, in MiB.")
     agents: AgentSettings = Field(
-        default_factory=AgentSettings,
+        default_factory=lambda: AgentSettings.model_validate({}),
         description="The model that is asked where rules are unsure; the table `[agents]` below.",
     )
 
