@@ -19,7 +19,8 @@ MAX_JOBS = 50_000
 
 def samples(conn: Connection, downstream_key: str, since: float) -> list[Sample]:
     """The newest attempts of the downstream's jobs in dispatches made after ``since`` that were not superseded, and
-    the dispatches that nobody answered."""
+    the dispatches that nobody answered. Of a commit that was run again, or told again, the last run that ended."""
+    last = _run_again(conn, downstream_key, since)
     rows = conn.execute(
         select(
             job.c.id,
@@ -36,6 +37,7 @@ def samples(conn: Connection, downstream_key: str, since: float) -> list[Sample]
             job.c.start_known,
             dispatch.c.created_at,
             dispatch.c.closed_at,
+            dispatch.c.head_sha,
         )
         .join(dispatch, dispatch.c.id == job.c.dispatch_id)
         .where(dispatch.c.downstream_key == downstream_key, dispatch.c.created_at >= since)
@@ -45,7 +47,8 @@ def samples(conn: Connection, downstream_key: str, since: float) -> list[Sample]
     ).all()
     of_dispatch: dict[str, list[AnyRow]] = {}
     for row in rows:
-        of_dispatch.setdefault(row.dispatch_id, []).append(row)
+        if row.dispatch_id >= last.get(row.head_sha, ""):
+            of_dispatch.setdefault(row.dispatch_id, []).append(row)
     found = []
     for id, jobs in of_dispatch.items():
         by_id = {row.id: row for row in jobs}
@@ -53,13 +56,25 @@ def samples(conn: Connection, downstream_key: str, since: float) -> list[Sample]
             JobView(r.id, r.workflow, r.name, r.run_id, r.attempt, r.status, r.conclusion) for r in jobs
         ):
             found.append(_sample(id, by_id[view.id]))
-    silent = select(dispatch.c.id).where(
+    silent = select(dispatch.c.id, dispatch.c.head_sha).where(
         dispatch.c.downstream_key == downstream_key,
         dispatch.c.created_at >= since,
         dispatch.c.code == "no-response",
         dispatch.c.state == "failed",
     )
-    return found + [Sample(id, "timed_out") for id in conn.execute(silent).scalars()]
+    unanswered = [row for row in conn.execute(silent) if row.id >= last.get(row.head_sha, "")]
+    return found + [Sample(row.id, "timed_out") for row in unanswered]
+
+
+def _run_again(conn: Connection, downstream_key: str, since: float) -> dict[str, str]:
+    """Commit -> the last of its runs that repeats another one and has ended."""
+    query = select(dispatch.c.head_sha, dispatch.c.id).where(
+        dispatch.c.downstream_key == downstream_key,
+        dispatch.c.created_at >= since,
+        dispatch.c.rerun_of.is_not(None),
+        dispatch.c.state.in_(("completed", "failed")),
+    )
+    return {row.head_sha: row.id for row in conn.execute(query.order_by(dispatch.c.id))}
 
 
 def _sample(dispatch_id: str, row: AnyRow) -> Sample:

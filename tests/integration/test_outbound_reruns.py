@@ -8,6 +8,7 @@ from outbound_relay import pull_request, rerequested, running
 from sqlalchemy import insert, update
 
 from relay.services.rerun_notes import MARK
+from relay.store import levels
 from relay.store.schema import delivery, dispatch, job, rerun
 
 ALLOWLIST = """\
@@ -75,6 +76,8 @@ def test_every_check_that_we_make_is_of_a_kind_that_is_tried_here(relay):
 
 def test_a_downstream_that_never_answered_is_told_again(relay):
     silent(relay)
+    with relay.engine.connect() as conn:
+        assert [one.conclusion for one in levels.samples(conn, "org/four", 0.0)] == ["timed_out"]
     press(relay, RESPONSE)
     old, new = of(relay)
     assert (old.code, new.state, new.rerun_of) == ("no-response", "sent", old.id)
@@ -89,6 +92,8 @@ def test_a_downstream_that_never_answered_is_told_again(relay):
     relay.turn()
     assert [row.conclusion for row in of(relay)] == ["timed_out", "success"]
     assert relay.checks(RESPONSE)[1]["conclusion"] == "success"
+    with relay.engine.connect() as conn:  # what counts for its level is the newest attempt
+        assert [one.conclusion for one in levels.samples(conn, "org/four", 0.0)] == ["success"]
     press(relay, RESPONSE)  # and whole once more, when it is over
     assert len(told(relay)) == 3
     assert [row.rerun_of for row in of(relay)] == [None, old.id, old.id]
