@@ -120,10 +120,12 @@ def _place(path: str) -> str:
     """A file's place without the machine's part of it: from the package or the test folder on, so that the same
     failure reads the same wherever it ran."""
     roots = sorted(filter(None, sys.path), key=len, reverse=True)
-    for root in (*roots, os.getcwd()):
-        # pytest names files relative to the folder it was started for
-        whole = path if os.path.isabs(path) else os.path.join(root, path)
-        if whole.startswith(f"{root}{os.sep}") and os.path.exists(whole):
+    roots.append(os.getcwd())
+    for base in roots:
+        # pytest names files relative to the folder it was started for, which may hold an overlay's, too
+        whole = path if os.path.isabs(path) else os.path.join(base, path)
+        root = next((root for root in roots if whole.startswith(f"{root}{os.sep}")), None)
+        if root is not None and os.path.exists(whole):
             parts = whole.split(os.sep)
             if "test" in parts[:-1] and "site-packages" not in parts:
                 return "/".join(parts[len(parts) - 1 - parts[::-1].index("test") :])

@@ -39,6 +39,8 @@ class Shipping:
                 if len(piece) < PIECE and not due:
                     return
                 self._send(piece)
+                if len(piece) < PIECE:
+                    return
         except Unavailable:
             return  # it is all still in the file
 
