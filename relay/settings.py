@@ -79,6 +79,10 @@ class Settings(BaseSettings):
         None, description="JSON of what replay says of rankers, rules and models on trial (docs/plan.md)."
     )
 
+    ranker: Path | None = Field(
+        None, description="JSON of weights that relay learn wrote: a ranker on trial beside the one in force."
+    )
+
     webhook_secrets: list[SecretStr] = Field(
         default_factory=list, description="Webhook secrets; two during a rotation. Any of them may sign."
     )

@@ -27,6 +27,7 @@ from selector.model import (
 from selector.plan import Budget, History, WorkerOffer, plan
 from selector.plan.model import RelevantTest
 from selector.plan.planner import OVER_BUDGET, rank
+from selector.plan.ranking import Ranker
 from selector.plan.shadow import orders
 from selector.plan.suspected import Joined, join
 from selector.triage import Triage, triage
@@ -42,8 +43,8 @@ class SelectionRequest:
     """Everything a selection depends on. ``opdb``: of the torch that will run; ``offers``: what live workers can run;
     ``engaged_before``: kernels that trusted runs counted, by test; ``hints``: what was measured elsewhere; ``shelf``:
     keeps the inventory for the next selection of this process; ``models``: agents on trial, whose answers nobody acts
-    on; ``suspect_room_s``: seconds of each worker for tests that the agent suspects, beside the budget; ``clock``:
-    seconds, for the timings only."""
+    on; ``suspect_room_s``: seconds of each worker for tests that the agent suspects, beside the budget; ``rankers``:
+    orders on trial beside the built-in ones; ``clock``: seconds, for the timings only."""
 
     base: Tree
     head: Tree
@@ -59,6 +60,7 @@ class SelectionRequest:
     agent: Agent = field(default_factory=RulesAgent)
     models: Sequence[Agent] = ()
     suspect_room_s: float = 0.0
+    rankers: Mapping[str, Ranker] = field(default_factory=dict)
     hints: Hints = field(default_factory=Hints)
     shelf: Shelf | None = None
     clock: Callable[[], float] = time.perf_counter
@@ -97,7 +99,7 @@ def select(request: SelectionRequest) -> Selection:
     run_plan, planned = joined.plan, joined.decisions
     ranked = rank(sorted_out.relevant, request.configs, request.history)
     shadow = Shadow(
-        orders(ranked, request.budget.capacity),
+        orders(ranked, request.budget.capacity, more=request.rankers),
         {one.test: round(one.seconds, 3) for one in ranked},
         (*_would_reach(found, sort), *_would_suspect(request, found, run_plan), *sorted_out.on_trial),
     )

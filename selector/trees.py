@@ -125,6 +125,34 @@ def _content(full: str) -> str:
     try:
         with open(full, "rb") as file:
             data = file.read()
-        return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
     except OSError as exc:
         raise TreeError(f"{full} cannot be read: {exc.strerror}", "mend its permissions, or leave it out") from exc
+    return git_id(data)
+
+
+class LaidTree:
+    """A tree with some files in place of its own, or beside them. ``None`` takes a file away."""
+
+    def __init__(self, under: Tree, files: Mapping[str, bytes | None]) -> None:
+        self._under, self._files = under, dict(files)
+        self._paths: dict[str, str] | None = None
+
+    def paths(self) -> dict[str, str]:
+        if self._paths is None:
+            laid = {path: git_id(data) for path, data in self._files.items() if data is not None}
+            kept = {path: content for path, content in self._under.paths().items() if path not in self._files}
+            self._paths = dict(sorted({**kept, **laid}.items()))
+        return self._paths
+
+    def read(self, path: str) -> bytes:
+        if path not in self._files:
+            return self._under.read(path)
+        data = self._files[path]
+        if data is None:
+            raise KeyError(path)
+        return data
+
+
+def git_id(data: bytes) -> str:
+    """Git's own id of a content."""
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()

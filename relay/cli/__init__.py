@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import sys
 
-from relay.cli import commands, commands_app, commands_backup, commands_config, commands_operate
+from relay.cli import commands, commands_app, commands_backup, commands_config, commands_operate, commands_replay
 from relay.cli.groups import app
 from relay.errors import RelayError
 from selector.errors import SelectorError
 
-__all__ = ["app", "commands", "commands_app", "commands_backup", "commands_config", "commands_operate", "main"]
+__all__ = [
+    "app",
+    "commands",
+    "commands_app",
+    "commands_backup",
+    "commands_config",
+    "commands_operate",
+    "commands_replay",
+    "main",
+]
 
 
 def main() -> None:

@@ -34,7 +34,9 @@ from selector.model import OpDatabase, Selection, Side
 from selector.opdb import from_value
 from selector.pipeline import SelectionRequest
 from selector.pipeline import select as run_selector
+from selector.plan.learned import NAME, read_ranker
 from selector.plan.model import Budget, WorkerOffer
+from selector.plan.ranking import Ranker
 
 log = structlog.get_logger(__name__)
 CLAIM_S = 10.0
@@ -116,6 +118,7 @@ def _select(engine: Engine, settings: Settings, run: Row[Any], claim: str) -> No
                 agent=asked.agent,
                 models=asked.on_trial,
                 suspect_room_s=asked.room_s,
+                rankers=_rankers(settings),
             )
         )
     selection.timings["fetch"] = fetch_s
@@ -124,6 +127,17 @@ def _select(engine: Engine, settings: Settings, run: Row[Any], claim: str) -> No
     selection, drawn = exploring.extend(selection, _SHELF.latest, device.configs, settings, len(alive))
     extra = {"exploration": drawn, "shadow": exploring.shadow_map(selection.shadow)}
     _store(engine, settings, run, claim, selection, device, extra, asked)
+
+
+def _rankers(settings: Settings) -> dict[str, Ranker]:
+    """The learned ranker, on trial. Weights that cannot be read are said in the log and left out."""
+    if settings.ranker is None:
+        return {}
+    try:
+        return {NAME: read_ranker(settings.ranker.read_text(encoding="utf-8"), str(settings.ranker))}
+    except (OSError, UnicodeDecodeError, SelectorError) as exc:
+        log.warning("learned ranker not used", path=str(settings.ranker), error=str(exc))
+        return {}
 
 
 def _links(settings: Settings) -> MeasuredLinks | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -20,10 +20,17 @@ _PASS_ON = ("torch/testing/", "relay/")
 _NO_BRACKETS = str.maketrans("()", "[]")
 
 
-def run(items: Sequence[Any], out: int, go: int, failed_subtests: list[str]) -> None:
+def run(
+    items: Sequence[Any],
+    out: int,
+    go: int,
+    failed_subtests: list[str],
+    more: Callable[[], dict[str, Any]] = dict,
+) -> None:
     """Runs pytest items one by one; returns early when a variant leaked: the rest then runs in a fresh child.
 
-    ``out`` takes the lines, ``go`` brings a byte for each leave to go on, ``failed_subtests`` is filled by a plugin.
+    ``out`` takes the lines, ``go`` brings a byte for each leave to go on, ``failed_subtests`` is filled by a plugin;
+    ``more`` gives what else the line of a variant's end says.
     """
     from _pytest.runner import runtestprotocol
 
@@ -44,7 +51,7 @@ def run(items: Sequence[Any], out: int, go: int, failed_subtests: list[str]) -> 
         with suppress(OSError, ValueError):  # a test may close them
             sys.stdout.flush()
             sys.stderr.flush()
-        protocol.send(out, {"end": i, **end, **({"leaked": leaked} if leaked else {})})
+        protocol.send(out, {"end": i, **end, **({"leaked": leaked} if leaked else {}), **more()})
         if leaked:
             return
         state.put_back()

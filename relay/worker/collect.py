@@ -180,7 +180,7 @@ def find(collected: Collected, shard: Shard, reuse: Reuse) -> Found:
     chosen: list[tuple[int, int, VariantRecord, Candidate]] = []
     names = None if shard.variants is None else frozenset(key.rpartition("::")[2] for key in shard.variants)
     for position, candidate in enumerate(collected.candidates(shard.tests, names)):
-        record = _record(candidate, reuse)
+        record = record_of(candidate, reuse)
         if record.test not in order:
             continue
         found.matched.add(record.test)
@@ -210,12 +210,12 @@ def _present(collected: Collected, tests: set[TestId], reuse: Reuse) -> set[Test
     """Which of these tests there are at all, though none of their variants was asked for."""
     present: set[TestId] = set()
     for test in tests:
-        if any(_record(candidate, reuse).test == test for candidate in collected.candidates([test], None)):
+        if any(record_of(candidate, reuse).test == test for candidate in collected.candidates([test], None)):
             present.add(test)
     return present
 
 
-def _record(candidate: Candidate, reuse: Reuse) -> VariantRecord:
+def record_of(candidate: Candidate, reuse: Reuse) -> VariantRecord:
     record = reuse.registry.own(candidate.cls, candidate.method)
     return record or govern(reuse, candidate.cls, candidate.method, candidate.path)
 

@@ -108,6 +108,8 @@ def rank(relevant: Sequence[RelevantTest], configs: ReuseConfigs, history: Histo
             mates[item.test.file],
             known.touched.get(item.test),
             *known.broke.get(item.test, (0, 0)),
+            codes=item.codes,
+            limited=bool(item.ops),
         )
         for item in runnable
     ]

@@ -30,7 +30,8 @@ LEAST_SECONDS = 0.05
 class Ranked:
     """What a ranker sees of a test: ``must_run``: the change edits or adds it; ``weight`` 0..1; ``seconds`` of all its
     variants; ``mates``: tests of its file, itself included, that share importing it; ``touched``: None where nobody
-    has looked; ``broke``: how often it began to fail in ``runs`` trusted runs."""
+    has looked; ``broke``: how often it began to fail in ``runs`` trusted runs; ``codes``: why it was
+    selected, strongest first; ``limited``: to some of its op entries."""
 
     test: TestId
     must_run: bool
@@ -40,6 +41,8 @@ class Ranked:
     touched: bool | None = None
     broke: int = 0
     runs: int = 0
+    codes: tuple[str, ...] = ()
+    limited: bool = False
 
     @property
     def chance(self) -> float:

@@ -18,12 +18,15 @@ ON_TRIAL: Mapping[str, Ranker] = {"weight": by_weight}
 
 
 def orders(
-    tests: Sequence[Ranked], capacity: float, rankers: Mapping[str, Ranker] | None = None
+    tests: Sequence[Ranked],
+    capacity: float,
+    rankers: Mapping[str, Ranker] | None = None,
+    more: Mapping[str, Ranker] | None = None,
 ) -> dict[str, tuple[TestId, ...]]:
-    """What each ranker (the one in force and those on trial) would run within ``capacity`` seconds of all workers
-    together, in its order."""
+    """What each ranker (the one in force, those on trial, and ``more`` that came from files) would run within
+    ``capacity`` seconds of all workers together, in its order."""
     found = {}
-    for name, ranker in (rankers or {IN_FORCE[0]: IN_FORCE[1], **ON_TRIAL}).items():
+    for name, ranker in {**(rankers or {IN_FORCE[0]: IN_FORCE[1], **ON_TRIAL}), **(more or {})}.items():
         ordered = arrange(tests, ranker)
         found[name] = tuple(one.test for one in ordered[: within(ordered, capacity)])
     return found

@@ -1,0 +1,106 @@
+"""``relay replay`` and ``relay learn``: how good the selection is, measured with faults and with real history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from relay.cli.groups import app, replay_app
+
+Upstream = Annotated[Path, typer.Option(help="Root of an upstream checkout: its tests and native sources.")]
+Work = Annotated[Path, typer.Option(help="Folder of this replay's state; the same one goes on with it.")]
+Configs = Annotated[Path, typer.Option(help="The device's folder.")]
+Seed = Annotated[str, typer.Option(help="What faults, pool and draws come from.")]
+Files = Annotated[list[str] | None, typer.Option("--file", help="Test file of the pool; again for more.")]
+Count = Annotated[int | None, typer.Option(help="Faults that some test reaches; default: all that are drawn.")]
+Share = Annotated[float, typer.Option(help="Part of a large file's variants that the pool takes.")]
+Most = Annotated[int, typer.Option(help="Variants of a file that the pool takes at most.")]
+Full = Annotated[int, typer.Option(help="Faults that are run to the end, for the recall of tests.")]
+RankerFile = Annotated[Path | None, typer.Option("--ranker", help="Weights of relay learn: one more strategy.")]
+ModelRun = Annotated[Path | None, typer.Option(help="A model's recorded answers: one more strategy.")]
+DEVICE = Path("test_configs/unlimited")
+
+
+@replay_app.command("run")
+def replay_run(
+    upstream: Upstream,
+    work: Work,
+    configs: Configs = DEVICE,
+    seed: Seed = "1",
+    files: Files = None,
+    faults: Count = None,
+    minutes: Annotated[float | None, typer.Option(help="Stop running after so many; a later call goes on.")] = None,
+    share: Share = 0.03,
+    most: Most = 1000,
+    full: Full = 20,
+    ranker: RankerFile = None,
+    model_run: ModelRun = None,
+) -> None:
+    """Put faults into the installed torch, run the tests that reach them, and print which strategies find them."""
+    from relay.cli import replay
+
+    given = replay.Given(
+        upstream, configs, work, seed, files or (), faults, minutes, share, most, full, ranker, model_run
+    )
+    raise typer.Exit(replay.run(given))
+
+
+@replay_app.command("show")
+def replay_show(
+    upstream: Upstream,
+    work: Work,
+    configs: Configs = DEVICE,
+    seed: Seed = "1",
+    files: Files = None,
+    faults: Count = None,
+    share: Share = 0.03,
+    most: Most = 1000,
+    full: Full = 20,
+    ranker: RankerFile = None,
+    model_run: ModelRun = None,
+    reports: Annotated[Path | None, typer.Option(help="Write what the setting replay_reports takes.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print the table of what a replay has run so far. Runs nothing."""
+    from relay.cli import replay
+
+    given = replay.Given(upstream, configs, work, seed, files or (), faults, None, share, most, full, ranker, model_run)
+    raise typer.Exit(replay.show(given, as_json=as_json, reports=reports))
+
+
+@replay_app.command("history")
+def replay_history(
+    repository: Annotated[Path, typer.Option(help="A git repository with upstream's history.")],
+    work: Work,
+    head: Annotated[str, typer.Option(help="The newest commit that counts.")] = "HEAD",
+    commits: Annotated[int, typer.Option(help="Commits that are drawn.")] = 100,
+    seed: Seed = "1",
+    opdb: Annotated[Path | None, typer.Option(help="Op database from python -m relay.worker.opdb.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Stop after so many; a later call goes on.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show the selector real commits without their tests: does it select the tests that the authors edited?"""
+    from relay.cli import replay_history as body
+
+    raise typer.Exit(body.run(repository, work, head, commits, seed, opdb, minutes, as_json=as_json))
+
+
+@app.command()
+def learn(
+    upstream: Upstream,
+    work: Work,
+    out: Annotated[Path, typer.Option(help="File for the weights.")],
+    configs: Configs = DEVICE,
+    seed: Seed = "1",
+    files: Files = None,
+    share: Share = 0.03,
+    most: Most = 1000,
+    full: Full = 20,
+) -> None:
+    """Fit a ranker to a replay's faults, those of kinds that only score left out (needs torch)."""
+    from relay.cli import replay
+
+    given = replay.Given(upstream, configs, work, seed, files or (), None, None, share, most, full)
+    raise typer.Exit(replay.learn(given, out))
