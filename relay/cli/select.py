@@ -20,7 +20,7 @@ from relay.services.device_configs import load_device
 from relay.settings import Settings
 from selector.agents import RulesAgent
 from selector.agents.records import Record
-from selector.discover import DirectoryCache, Hints
+from selector.discover import DirectoryCache, Hints, MemoryCache
 from selector.discover.measured import MeasuredLinks
 from selector.model import Change, OpDatabase, Selection
 from selector.opdb import from_json
@@ -153,7 +153,8 @@ def selected_and_asked(
         change = found.change
         before = trees.enter_context(GitTree(found.repository, change.base))
         after = trees.enter_context(GitTree(found.repository, change.head))
-        asked = advising.advice(_in_force(asking), change, after, device.capability) if asking else None
+        kept = DirectoryCache(cache / "agents") if cache is not None else MemoryCache()
+        asked = advising.advice(_in_force(asking), change, after, device.capability, cache=kept) if asking else None
         selection = select(
             SelectionRequest(
                 base=before,

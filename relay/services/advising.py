@@ -23,7 +23,7 @@ from selector.agents.mind import Mind
 from selector.agents.records import Journal
 from selector.agents.scrub import Scrubber
 from selector.configs import Capability
-from selector.discover import DirectoryCache
+from selector.discover import DirectoryCache, InventoryCache
 from selector.model import Change, Stage, TestId, Tree
 
 log = structlog.get_logger(__name__)
@@ -63,12 +63,13 @@ class Advice:
 
 
 class Desks:
-    """What every question of this process needs: the scrubber, the models, an empty desk."""
+    """What every question of this process needs: the scrubber and the models. ``cache``: where answers are kept; None:
+    in the relay's folder."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, cache: InventoryCache | None = None) -> None:
         self.settings = settings
         self.scrub = Scrubber(known_secrets(settings))
-        self.cache = DirectoryCache(settings.data_dir / "cache" / "agents")
+        self.cache = cache if cache is not None else DirectoryCache(settings.data_dir / "cache" / "agents")
 
     @cached_property
     def mind(self) -> Mind:
@@ -94,11 +95,18 @@ class Desks:
         return ModelMind(name_of(told, model), connect, self.scrub, time.time, self.cache)
 
 
-def advice(settings: Settings, change: Change, head: Tree, sheet: Capability, learned: Learned | None = None) -> Advice:
+def advice(
+    settings: Settings,
+    change: Change,
+    head: Tree,
+    sheet: Capability,
+    learned: Learned | None = None,
+    cache: InventoryCache | None = None,
+) -> Advice:
     """Who is asked about ``change``. SettingsError where a model is wanted that cannot be asked at all."""
     if settings.agents.mode == "off":
         return Advice(settings, None)
-    desks = Desks(settings)
+    desks = Desks(settings, cache)
     desk = Desk(desks.scrub, head, sheet=sheet, change=change, past=past_of(learned))
     return Advice(
         settings, ModelAgent(desks.mind, desks.critic, desk, desks.meter(), desks.journal(), change, desks.cache)
@@ -140,6 +148,7 @@ def past_of(learned: Learned | None) -> dict[TestId, Past]:
             learned.kernels.get(test, 0 if test in history.touched else None),
             history.variant_seconds.get(test),
             *history.broke.get(test, (0, 0)),
+            test in learned.idle,
         )
         for test in tests
     }

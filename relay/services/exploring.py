@@ -27,10 +27,11 @@ FAILED = (Outcome.FAILED.value, Outcome.ERROR.value, Outcome.CRASHED.value, Outc
 @dataclass(frozen=True, slots=True)
 class Learned:
     """What trunk's own runs of the last month showed: costs, who touches the device, what began to fail how often; and
-    the kernels of each test that ran any."""
+    the kernels of each test that ran any. ``idle``: tests of which every variant passed, and none ran a kernel."""
 
     history: History
     kernels: dict[TestId, int]
+    idle: frozenset[TestId] = frozenset()
 
 
 def learn(conn: Connection, device: str, now: float) -> Learned:
@@ -39,6 +40,7 @@ def learn(conn: Connection, device: str, now: float) -> Learned:
     by_file: dict[str, list[float]] = defaultdict(list)
     kernels: dict[TestId, int] = defaultdict(int)
     metered: set[TestId] = set()
+    idle: dict[TestId, bool] = {}
     failed: dict[TestId, dict[str, bool]] = defaultdict(dict)
     for row in trunk.costs(conn, device, now - DAYS * 86400.0, ROWS):
         test = TestId.parse(row.test)
@@ -49,6 +51,8 @@ def learn(conn: Connection, device: str, now: float) -> Learned:
         kernels[test] = max(kernels[test], row.kernels or 0)
         if row.kernels is not None:
             metered.add(test)
+        # a failure may have come before the first kernel
+        idle[test] = idle.get(test, True) and row.kernels == 0 and row.outcome == Outcome.PASSED.value
         runs = failed[test]
         runs[row.dispatch_id] = runs.get(row.dispatch_id, False) or row.outcome in FAILED
     return Learned(
@@ -59,6 +63,7 @@ def learn(conn: Connection, device: str, now: float) -> Learned:
             {test: (_began(list(runs.values())), len(runs)) for test, runs in failed.items()},
         ),
         {test: n for test, n in kernels.items() if n},
+        frozenset(test for test, none in idle.items() if none),
     )
 
 

@@ -53,7 +53,7 @@ class ModelAgent:
         touched = frozenset(path for file in files for path in (file.path, file.old_path) if path)
         critic = Critic(self.critic)
         triager = Triager(
-            self.mind, critic, self.desk, self.meter, self.journal, self.change.head, touched, self.cache
+            self.mind, critic, self.desk, self.meter, self.journal, touched, self.cache
         )  # fmt: skip
         try:
             return triager.answers(asked, controls)

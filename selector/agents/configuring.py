@@ -52,7 +52,7 @@ def propose_edits(
     logs = "\n\n".join(f"{test}\n{cut(log, LOG)}" for test, log in shown.items())
     sheet = known_only(ConfigSheet, ConfigLine, "test", [str(test) for test in shown])
     tools = ("show_log", "show_device", "read_source", "show_history")
-    question = Question(CONFIGS, f"The failures:\n{data(desk.scrub(logs))}", sheet, desk, tools, desk.show_device())
+    question = Question(CONFIGS, f"The failures:\n{data(desk.scrub(logs))}", sheet, desk, tools, desk.show_device)
     try:
         reply = mind.ask(question, meter)
     except Unanswered as exc:

@@ -13,7 +13,8 @@ A_BATCH = 3
 
 
 def chosen(controls: Sequence[Subject], seed: str, most: int = A_BATCH) -> list[Subject]:
-    """At most ``most`` of the controls, the same ones for the same seed; nobody outside can tell which."""
+    """At most ``most`` of the controls, the same ones for the same seed. Text that somebody plants for a model does not
+    know them; who knew them would still need a ground and a trusted run."""
     return _random(seed).sample(sorted(controls, key=lambda s: s.id), min(most, len(controls)))
 
 

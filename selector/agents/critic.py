@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from selector.agents import controls as control
 from selector.agents.budget import Meter
 from selector.agents.check import quoted
-from selector.agents.desk import Desk, data
+from selector.agents.desk import CHARACTERS, Desk, data
 from selector.agents.mind import Mind, Question
 from selector.agents.prompts import CRITIC, VERSION
 from selector.agents.records import Journal, Line, Unanswered
@@ -17,6 +18,7 @@ from selector.agents.sheets import CriticLine, CriticSheet, Ground, known_only
 from selector.model import Evidence, Stage
 from selector.triage.subject import Category, Subject
 
+SOURCE_LINES = 60
 TOOLS = ("read_source", "find_tests", "show_device", "show_history")
 
 
@@ -65,7 +67,7 @@ class Critic:
         )
         ids = [str(subject.id) for subject in subjects]
         sheet = known_only(CriticSheet, CriticLine, "test", ids)
-        at_hand = "\n\n".join([desk.show_device(), *(f"{s.id}\n{_source(s, desk)}" for s in subjects)])
+        at_hand = partial(sources, subjects, desk)
         question = Question(CRITIC, f"The claims:\n{data(listed)}", sheet, desk, TOOLS, at_hand)
         try:
             reply = self.mind.ask(question, meter)
@@ -127,7 +129,13 @@ class Critic:
         return taken, refused
 
 
-def _source(subject: Subject, desk: Desk) -> str:
-    lines = desk.lines(subject.id.file) or []
-    start = max(subject.test.line - 1, 0)
-    return data("\n".join(lines[start : start + 60]))
+def sources(subjects: Sequence[Subject], desk: Desk) -> str:
+    """The sheet and where each test is written, for a model without tools."""
+    each = max(CHARACTERS * 4 // max(len(subjects), 1), 800)
+    told = [desk.show_device()]
+    for one in subjects:
+        desk.seen.add(one.id.file)
+        lines = desk.lines(one.id.file) or []
+        start = max(one.test.line - 1, 0)
+        told.append(f"{one.id}\n{data(chr(10).join(lines[start : start + SOURCE_LINES])[:each])}")
+    return "\n\n".join(told)

@@ -32,12 +32,14 @@ def data(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What trusted runs showed of a test: kernels counted on the device, mean seconds a variant, failures of runs."""
+    """What trusted runs showed of a test: kernels counted on the device, mean seconds a variant, failures of runs;
+    ``idle``: every variant passed, and none ran a kernel."""
 
     kernels: int | None = None
     seconds: float | None = None
     failures: int = 0
     runs: int = 0
+    idle: bool = False
 
 
 @dataclass
@@ -77,7 +79,7 @@ class Desk:
         lines = self.lines(path)
         if lines is None:
             return f"there is no text file {cut(self.scrub(path), 200)!r} in the tree"
-        self.seen.add(path)
+        self.seen.add(path)  # what the change touches may have told the model something that its author wants
         start = max(1, first_line)
         shown = lines[start - 1 : start - 1 + max(1, min(count, LINES))]
         told = "\n".join(f"{start + at}: {line[:400]}" for at, line in enumerate(shown))
@@ -133,7 +135,9 @@ class Desk:
             return "no trusted run has a result of it"
         kernels = "not counted" if past.kernels is None else f"{past.kernels}"
         seconds = "not known" if past.seconds is None else f"{past.seconds:.2f} a variant"
-        return self._tell(f"kernels: {kernels}; seconds: {seconds}; failed in {past.failures} of {past.runs} runs")
+        idle = "; every variant passed without a kernel" if past.idle else ""
+        told = f"kernels: {kernels}; seconds: {seconds}; began to fail {past.failures} times in {past.runs} runs{idle}"
+        return self._tell(told)
 
     def show_log(self, name: str) -> str:
         """The log of one of the failures that the question names."""

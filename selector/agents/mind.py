@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol
 
@@ -20,7 +21,7 @@ class Question(Generic[AnySheet]):
     sheet: type[AnySheet]
     desk: Desk
     tools: tuple[str, ...] = ()
-    at_hand: str = ""
+    at_hand: Callable[[], str] = str
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,8 +94,8 @@ class ModelMind:
             model = await open_.enter_async_context(self._connect(abilities))
             guarded = Guarded(model, meter, self._scrub, said)
             prompt = question.prompt
-            if not abilities.tools and question.at_hand:
-                prompt = f"{prompt}\n\n{question.at_hand}"
+            if not abilities.tools:
+                prompt = f"{prompt}\n\n{question.at_hand()}"
             output = _output(abilities.form, question.sheet)
             agent = Agent(
                 guarded,

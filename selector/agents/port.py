@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 SUSPECTED = "agent-impact"
 """the discover code of a test that an agent alone put into a plan"""
+MUST_RUN = frozenset({"edited-test", "new-test", "unreadable-test-file"})
+"""discover codes of tests that no agent may drop"""
 DROPPED = "agent-drop"
 """the triage code of a test that an agent dropped and a critic agreed to drop"""
 CONFIRMS = "critic"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from selector.agents.budget import Meter
 from selector.agents.check import quoted
@@ -35,7 +36,8 @@ class Suspecting:
             return []
         used = self.meter.used()
         self.desk.again()
-        question = Question(SUSPECTS, self._prompt(paths, change), SuspectSheet, self.desk, TOOLS, self._at_hand(found))
+        prompt, names = self._prompt(paths, change), partial(self._at_hand, found)
+        question = Question(SUSPECTS, prompt, SuspectSheet, self.desk, TOOLS, names)
         try:
             reply = self.mind.ask(question, self.meter)
         except Unanswered as exc:

@@ -1,5 +1,6 @@
-"""Stage 2: a model reads the tests that rules are not sure of. It may keep; a drop needs a ground that holds by the
-parsed source, a quote that stands there, controls that were kept, and a critic who agrees with evidence of its own."""
+"""Stage 2: a model reads the tests that rules are not sure of. It may keep; a drop needs trusted runs without a
+kernel, a ground that holds by the parsed source, a quote that stands there, controls that were kept, and a critic who
+agrees with evidence of its own. Tests that the change has a hand in are not asked about at all."""
 
 from __future__ import annotations
 
@@ -7,16 +8,17 @@ import hashlib
 import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from selector.agents import controls as control
 from selector.agents.answers import Kept, from_bytes, to_bytes
 from selector.agents.budget import Meter, Used
 from selector.agents.check import quoted
-from selector.agents.critic import Claim, Critic
-from selector.agents.desk import CHARACTERS, Desk, data
+from selector.agents.critic import Claim, Critic, sources
+from selector.agents.desk import Desk, data
 from selector.agents.grounds import proof
 from selector.agents.mind import Mind, Question
-from selector.agents.port import CONFIRMS, DROPPED, Asked
+from selector.agents.port import CONFIRMS, DROPPED, MUST_RUN, Asked
 from selector.agents.prompts import TRIAGE, VERSION
 from selector.agents.records import Journal, Line, Unanswered
 from selector.agents.rules import RulesAgent
@@ -26,21 +28,19 @@ from selector.model import Evidence, Stage, TestId
 from selector.triage.subject import Opinion, Ruling, Subject
 
 BATCH = 12
-SOURCE_LINES = 60
 TOOLS = ("read_source", "find_tests", "show_device", "show_history")
-MUST_RUN = frozenset({"edited-test", "new-test", "unreadable-test-file"})
 
 
 @dataclass
 class Triager:
-    """``touched``: paths that the change touches; what was asked with sight of one is kept for this head alone."""
+    """``touched``: paths that the change touches: nothing of theirs is evidence, and no answer is kept that was given
+    with sight of one."""
 
     mind: Mind
     critic: Critic
     desk: Desk
     meter: Meter
     journal: Journal
-    head: str = ""
     touched: Collection[str] = ()
     cache: InventoryCache | None = None
     _floor: RulesAgent = field(default_factory=RulesAgent)
@@ -48,7 +48,7 @@ class Triager:
     def answers(self, asked: Sequence[Asked], controls: Sequence[Subject]) -> list[Opinion]:
         """The rules' own answer for each, but where a line of a sheet was taken."""
         found = {one.subject.id: self._floor.answer(one.subject, one.opinion) for one in asked}
-        open_ = [one for one in asked if MUST_RUN.isdisjoint(one.subject.impact.codes)]
+        open_ = [one for one in asked if self._open(one.subject)]
         known = self._kept(open_)
         for one in open_:
             found[one.subject.id] = self._opinion(one, found[one.subject.id], known)
@@ -65,13 +65,16 @@ class Triager:
                 found[one.subject.id] = self._opinion(one, found[one.subject.id], said)
         return [found[one.subject.id] for one in asked]
 
+    def _open(self, subject: Subject) -> bool:
+        """Whether a model may say anything about it. Of a test that reaches what the change touches, its author wrote
+        a part of what would be evidence: mentioning a feature in a helper must not take its callers out."""
+        reached = {path for path, _ in subject.inventory.reached(subject.id)} | {subject.id.file}
+        return reached.isdisjoint(self.touched) and MUST_RUN.isdisjoint(subject.impact.codes)
+
     def _batches(self, asked: Sequence[Asked]) -> Iterator[list[Asked]]:
-        """Files that the change touches apart from the others: what a stranger wrote there is not read beside them."""
-        in_order = sorted(asked, key=lambda one: (one.subject.id.file in self.touched, -one.subject.impact.weight))
-        for strange in (False, True):
-            some = [one for one in in_order if (one.subject.id.file in self.touched) is strange]
-            for at in range(0, len(some), BATCH):
-                yield some[at : at + BATCH]
+        in_order = sorted(asked, key=lambda one: -one.subject.impact.weight)
+        for at in range(0, len(in_order), BATCH):
+            yield in_order[at : at + BATCH]
 
     # ---------------------------------------------------------------------------------------------------- one question
 
@@ -79,11 +82,12 @@ class Triager:
         used = self.meter.used()
         self.desk.again()
         seed = "\0".join(str(one.subject.id) for one in batch)
-        known = control.chosen(controls, seed)
+        # those that the change has no hand in, where there are any: what a stranger wrote is not read beside the others
+        known = control.chosen([c for c in controls if self._open(c)] or controls, seed)
         subjects = control.mixed([one.subject for one in batch] + known, seed)
         ids = [str(subject.id) for subject in subjects]
         sheet = known_only(TriageSheet, TriageLine, "test", ids)
-        question = Question(TRIAGE, _prompt(subjects), sheet, self.desk, TOOLS, self._at_hand(subjects))
+        question = Question(TRIAGE, _prompt(subjects), sheet, self.desk, TOOLS, partial(sources, subjects, self.desk))
         try:
             reply = self.mind.ask(question, self.meter)
         except Unanswered as exc:
@@ -142,8 +146,11 @@ class Triager:
                     kept[test] = Kept(False, line.reason, line.category, (fact,))
                 continue
             shown = proof(line.ground, one.subject) if line.ground is not None else None
+            past = self.desk.past.get(test)
             code = distrust
-            if not code and line.ground is None:
+            if not code and (past is None or not past.idle):
+                code = "agent-not-idle"
+            elif not code and line.ground is None:
                 code = "agent-no-ground"
             elif not code and shown is None:
                 code = "agent-ground-unproven"
@@ -172,9 +179,9 @@ class Triager:
 
     def _key(self, one: Asked) -> str:
         """By everything that the answer could depend on: the content of the files that the test reaches, the sheet, the
-        prompts, the models. An answer with sight of what the change touches counts for its head alone: what this one's
-        author wrote must not decide for another's change."""
+        prompts, the models, and what trusted runs showed."""
         inventory, sheet = one.subject.inventory, one.subject.capability
+        past = self.desk.past.get(one.subject.id)
         files = sorted({path for path, _ in inventory.reached(one.subject.id)} | {one.subject.id.file})
         parts = [
             VERSION,
@@ -183,7 +190,7 @@ class Triager:
             [sheet.name, sheet.device, sorted(sheet.dtypes), sorted(sheet.features.items())],
             [str(one.subject.id), one.opinion.code],
             [[path, inventory.ids.get(path, "")] for path in files],
-            self.head if one.subject.id.file in self.touched else "",
+            [past.idle if past is not None else False],
         ]
         return "triage-" + hashlib.blake2b(json.dumps(parts).encode(), digest_size=20).hexdigest()
 
@@ -199,17 +206,13 @@ class Triager:
         return found
 
     def _keep(self, batch: Sequence[Asked], said: dict[TestId, Kept]) -> None:
-        """Not where the model went and read something that the change touches, beside what it was shown."""
-        strange = self.desk.seen & set(self.touched)
-        if self.cache is None or (strange and batch[0].subject.id.file not in self.touched):
+        """Not where the model went and read something that the change touches: what its author wrote must not decide
+        for another's change."""
+        if self.cache is None or not self.desk.seen.isdisjoint(self.touched):
             return
         for one in batch:
             if one.subject.id in said:
                 self.cache.put(self._key(one), to_bytes(said[one.subject.id]))
-
-    def _at_hand(self, subjects: Sequence[Subject]) -> str:
-        each = max(CHARACTERS // max(len(subjects), 1) * 4, 800)
-        return "\n\n".join([self.desk.show_device(), *(f"{s.id}\n{_source(s, self.desk)[:each]}" for s in subjects)])
 
     def _note(
         self,
@@ -240,9 +243,3 @@ def _prompt(subjects: Sequence[Subject]) -> str:
 
 def _uses(subject: Subject) -> str:
     return {True: "may be used", False: "not used", None: "not known"}[subject.uses_device]
-
-
-def _source(subject: Subject, desk: Desk) -> str:
-    lines = desk.lines(subject.id.file) or []
-    start = max(subject.test.line - 1, 0)
-    return data("\n".join(lines[start : start + SOURCE_LINES]))

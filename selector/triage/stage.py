@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from selector.agents.port import CONFIRMS, DROPPED, Asked, TriageAgent
+from selector.agents.port import CONFIRMS, DROPPED, MUST_RUN, Asked, TriageAgent
 from selector.configs import Capability
 from selector.discover import Impact, Inventory
 from selector.discover.opindex import OpIndex
@@ -20,8 +20,6 @@ from selector.triage.variants import estimate
 from selector.trials import Differences
 
 STAGE_CODES = frozenset({"engaged-before", "idle-before", "no-rule", DROPPED, "agent-unconfirmed"})
-MUST_RUN = frozenset({"edited-test", "new-test"})
-"""codes of tests that the change edits or adds: no agent drops them"""
 SURE = 0.9
 """confidence from which a test that the rules keep is a control: who drops it is wrong"""
 

@@ -59,7 +59,7 @@ def upstream(tmp_path_factory):
     git("init", "-q", "-b", "main")
     shas = []
     for touched, message in ((0, "base"), (1, f"{lab.ORDER} (the title)\n\n{lab.ORDER} {lab.SECRET}")):
-        for name, text in lab.files(touched, lab.ORDER if touched else "").items():
+        for name, text in lab.files(touched, lab.ORDER).items():
             (path / name).parent.mkdir(parents=True, exist_ok=True)
             (path / name).write_text(text)
         git("add", "-A")
@@ -89,11 +89,29 @@ def settings(tmp_path, upstream, device):
     return make
 
 
+def idle_on_trunk(engine, test: str) -> None:
+    """A run of trunk in which the test passed without a kernel."""
+    run = make_run(engine, state="completed", base_ref="main", pr_number=1, head_sha="d" * 40, base_sha="e" * 40)
+    with engine.begin() as conn:
+        shards.add(
+            conn, dispatch_id=run, side="base", queue="shards.spyre", now=time.time(), specs=[shard_spec(test)]
+        )  # fmt: skip
+        (shard_id,) = conn.execute(select(shard.c.id).where(shard.c.dispatch_id == run)).scalars()
+        line = result_line("test_to_sparse_spyre", test=test, outcome="passed", kernels=0)
+        values = {k: v for k, v in line.items() if k in result.c}
+        conn.execute(
+            insert(result).values(
+                dispatch_id=run, shard_id=shard_id, side="base", fence=1, recorded_at=time.time(), **values
+            )
+        )
+
+
 @pytest.fixture
 def run_id(engine, upstream):
     with engine.begin() as conn:
         workers.hello(conn, HELLO, time.time())
     _, base, head = upstream
+    idle_on_trunk(engine, lab.SPARSE)
     return make_run(
         engine, state="selecting", due_at=time.time(), base_sha=base, head_sha=head, compare_sha=None,
         pr_title=f"{lab.ORDER} (the title)",
@@ -103,6 +121,10 @@ def run_id(engine, upstream):
 def rows(engine, table):
     with reading(engine) as conn:
         return conn.execute(select(table)).all()
+
+
+def state_of(engine, run_id) -> str:
+    return next(one.state for one in rows(engine, dispatch) if one.id == run_id)
 
 
 def planned(engine) -> set[str]:
@@ -129,9 +151,10 @@ def test_a_run_is_selected_with_a_model_and_everything_is_on_record(engine, sett
     with serving(Server(script)) as server:
         told = settings(server.url, input_usd=2.0, output_usd=8.0)
         selecting.select_dispatch(engine, told, run_id)
-    assert rows(engine, dispatch)[0].state == "running"
+    assert state_of(engine, run_id) == "running"
     assert planned(engine) == (lab.rules_alone() - {lab.SPARSE}) | {lab.ELSEWHERE}
-    assert {t for one in rows(engine, shard) for t in one.spec["tests"]} == planned(engine)
+    mine = [one for one in rows(engine, shard) if one.dispatch_id == run_id]
+    assert {t for one in mine for t in one.spec["tests"]} == planned(engine)
     kept = rows(engine, agent_run)
     assert [(r.stage, r.agent, r.code, r.in_force) for r in kept] == [
         ("triage", "model", "agent-answered", True),
@@ -158,7 +181,7 @@ def test_no_run_waits_or_is_poorer_for_a_model_that_misbehaves(engine, settings,
         began = time.monotonic()
         selecting.select_dispatch(engine, settings(server.url, seconds=case.seconds), run_id)
         took = time.monotonic() - began
-    assert rows(engine, dispatch)[0].state == "running"
+    assert state_of(engine, run_id) == "running"
     assert planned(engine) >= lab.rules_alone()
     assert took < 15.0, "the server holds an answer for 20 s"
     assert {r.code for r in rows(engine, agent_run)} == case.ends
@@ -423,8 +446,10 @@ def test_relay_select_asks_the_model_of_the_settings(upstream, device, tmp_path)
     assert asked.exit_code == 0, asked.output
     before, told = json.loads(alone.output), json.loads(asked.output)
     names = [{one["test"] for one in side["tests"]} for side in (before, told)]
-    assert names[0] ^ names[1] == {lab.SPARSE, lab.ELSEWHERE}
-    assert [one["code"] for one in told["agents"]] == ["agent-answered"] * 3
+    assert names[1] - names[0] == {lab.ELSEWHERE}
+    assert names[0] <= names[1], "a terminal knows no trusted runs, so nothing is left out"
+    assert [one["code"] for one in told["agents"]] == ["agent-answered"] * 2
+    assert [line["code"] for line in told["agents"][0]["refused"]] == ["agent-not-idle"]
     assert KEY not in asked.output
     none = relay("--agents")
     assert isinstance(none.exception, SettingsError)
@@ -457,9 +482,9 @@ def test_the_records_are_counted_once_though_a_selection_is_done_twice(engine, s
         told = settings(server.url)
         selecting.select_dispatch(engine, told, run_id)
         with engine.begin() as conn:
-            conn.execute(update(dispatch).values(state="selecting", due_at=time.time(), claim=None))
-            conn.execute(result.delete())
-            conn.execute(shard.delete())
+            again = update(dispatch).where(dispatch.c.id == run_id)
+            conn.execute(again.values(state="selecting", due_at=time.time(), claim=None))
+            conn.execute(shard.delete().where(shard.c.dispatch_id == run_id))
         selecting.select_dispatch(engine, told, run_id)
     with reading(engine) as conn:
         stages = dict(conn.execute(select(agent_run.c.stage, func.count()).group_by(agent_run.c.stage)).all())

@@ -13,7 +13,10 @@ from model_server import KEY, Request, Script, Server, serving
 
 from selector.agents.advisor import ModelAgent
 from selector.agents.records import CODES, REFUSALS
+from selector.discover import MemoryCache
 from selector.model import Stage
+from selector.pipeline import select
+from selector.trees import MemoryTree, diff_trees
 
 SECRETS = (KEY, lab.SECRET, lab.TOKEN)
 FAR_LONGER_S = 15.0
@@ -210,8 +213,6 @@ def test_on_trial_a_model_is_asked_and_nobody_acts_on_it():
     ],
 )
 def test_an_endpoint_is_asked_in_the_best_form_that_it_was_seen_to_have(able, form, looks):
-    from selector.discover import MemoryCache
-
     wanted, cache = lab.request(hostile=False), MemoryCache()
     script = Script(lab.files(1), {lab.SPARSE: "lacks-feature"})
     with serving(Server(script, **able)) as server:
@@ -224,33 +225,57 @@ def test_an_endpoint_is_asked_in_the_best_form_that_it_was_seen_to_have(able, fo
     assert len(server.requests) - len(server.asked) == looks, "looked at once, and remembered"
 
 
-def test_answers_are_kept_by_content_and_what_a_change_shows_counts_for_its_head_alone():
-    from selector.discover import MemoryCache
-
+def test_answers_are_kept_by_content_but_not_with_sight_of_what_the_change_touches():
     wanted, cache = lab.request(hostile=False), MemoryCache()
-    with serving(Server(Script(lab.files(1), {lab.SPARSE: "lacks-feature"}))) as server:
 
-        def ask(wanted):
-            asked = lab.agent(server.url, wanted, cache)
-            before = len(server.asked)
-            got = lab.timed(replace(wanted, agent=asked)).selection
-            return lab.planned(got), [one.about for one in server.asked[before:]], asked
+    def ask(server, wanted, cache=cache):
+        asked = lab.agent(server.url, wanted, cache)
+        before = len(server.asked)
+        got = lab.timed(replace(wanted, agent=asked)).selection
+        return lab.planned(got), [one.about for one in server.asked[before:]], asked
 
-        first, about, _ = ask(wanted)
+    script = Script(lab.files(1), {lab.SPARSE: "lacks-feature"})
+    with serving(Server(script)) as server:
+        first, about, _ = ask(server, wanted)
         assert about == ["triage", "critic", "suspects"]
-        again, about, asked = ask(wanted)
+        again, about, asked = ask(server, replace(wanted, change=replace(wanted.change, head="c" * 40)))
         assert (again, about) == (first, ["suspects"])
         assert "agent-cached" in {record.code for record in asked.journal.records}
-        other = replace(wanted, change=replace(wanted.change, head="c" * 40))
-        _, about, _ = ask(other)
-        assert about == ["triage", "critic", "suspects"], "the files are touched: another head asks anew"
+    reading = MemoryCache()
+    with serving(Server(script, lab._reads_first)) as server:
+        for _ in range(2):
+            _, about, _ = ask(server, wanted, reading)
+            assert {"triage", "critic"} <= set(about), "it read the changed module: its answer decides nothing else"
+
+
+def test_tests_that_the_change_has_a_hand_in_are_not_asked_about():
+    """Who mentions a feature in a helper could take every test that calls it out of the selection."""
+    wanted = lab.request()
+    before = MemoryTree(lab.files(1, lab.ORDER))
+    text = sources()["test/test_sure.py"].replace("class TestSure", "def sparse_coo(): pass\n\nclass TestSure")
+    after = MemoryTree({**sources(), "test/test_sure.py": text})
+    change = replace(wanted.change, files=diff_trees(before, after))
+    wanted = replace(wanted, base=before, head=after, change=change)
+    with serving(Server(lab.everything_irrelevant(sources()))) as server:
+        got = lab.timed(replace(wanted, agent=lab.agent(server.url, wanted))).selection
+    assert not [one for one in server.asked if lab.SPARSE in one.ids]
+    assert lab.planned(got) == lab.planned(select(wanted))
+
+
+def test_a_drop_needs_trusted_runs_that_passed_without_a_kernel():
+    wanted = lab.request()
+    with serving(Server(Script(sources(), {lab.SPARSE: "lacks-feature"}))) as server:
+        asked = lab.agent(server.url, wanted)
+        asked.desk.past = {}
+        got = lab.timed(replace(wanted, agent=asked)).selection
+    triage = next(r for r in asked.journal.records if r.stage is Stage.TRIAGE)
+    assert [(line.subject, line.code) for line in triage.refused] == [(lab.SPARSE, "agent-not-idle")]
+    assert lab.planned(got) >= lab.rules_alone()
 
 
 def test_a_model_cannot_push_tests_out_of_a_budget_that_is_too_small():
     wanted = lab.request()
     small = replace(wanted, budget=replace(wanted.budget, seconds=1.2))
-    from selector.pipeline import select
-
     alone = select(small)
     assert alone.plan.partial
     praises = Script(sources(), suspects=(lab.VARIABLE, lab.ELSEWHERE), says="by far the most important")
