@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import json
+import os
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +14,7 @@ from sqlalchemy import Row
 
 from relay.errors import BadRequest, RelayError
 from relay.settings import load
-from relay.store import outbox_ops
+from relay.store import audit, outbox_ops
 from relay.store.db import open_migrated, reading
 
 SHOWN = (
@@ -51,12 +53,19 @@ def run_drop(config: str | None, ids: list[int], reason: str) -> int:
     """Gives effects up; -> exit code: 1 when one of them could not be."""
     said = f"by hand: {reason}"
     return _each(
-        config, ids, False, None, None, lambda conn, one, now: outbox_ops.drop(conn, one, said, now), "dropped"
+        config, ids, False, None, None, lambda conn, one, now: outbox_ops.drop(conn, one, said, now), "dropped", reason
     )
 
 
 def _each(
-    config: str | None, ids: list[int], all_parked: bool, kind: str | None, target: str | None, act: Any, done: str
+    config: str | None,
+    ids: list[int],
+    all_parked: bool,
+    kind: str | None,
+    target: str | None,
+    act: Any,
+    done: str,
+    reason: str = "",
 ) -> int:
     engine = open_migrated(load(config).database)
     if all_parked:
@@ -70,12 +79,24 @@ def _each(
         try:
             with engine.begin() as conn:
                 row = act(conn, one, time.time())
+                detail = {"effect": one, "kind": row.kind, **({"reason": reason} if reason else {})}
+                verb = "retry" if done == "due" else "drop"
+                done_by = audit.entry(f"outbox.{verb}", row.target, now=time.time(), actor=who(), detail=detail)
+                audit.record(conn, [done_by])
             typer.echo(f"{one}: {done}: {row.kind} to {row.target}")
         except RelayError as exc:
             failed += 1
             typer.echo(f"{one}: {exc}", err=True)
     engine.dispose()
     return 1 if failed else 0
+
+
+def who() -> str:
+    """The actor of what a command does: the user of this machine."""
+    try:
+        return f"cli:{getpass.getuser()}"
+    except (KeyError, OSError):  # a container's user may have no name
+        return f"cli:{os.getuid()}"
 
 
 def _line(row: Row[Any]) -> str:

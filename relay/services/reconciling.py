@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 from relay.domain.events import worth_asking
 from relay.errors import Unavailable
 from relay.github.reads import Reader
-from relay.store import deliveries, redeliveries
+from relay.store import audit, deliveries, redeliveries
 from relay.store.db import reading
 
 log = structlog.get_logger(__name__)
@@ -106,6 +106,8 @@ def _ask(engine: Engine, reader: Reader, now: float) -> None:
         there = reader.redeliver(row.hook_delivery_id)
         with engine.begin() as conn:
             redeliveries.asked(conn, row.delivery_id, now)
+            detail = {"delivery": row.delivery_id, "attempt": row.attempts + 1, "there": there}
+            audit.record(conn, [audit.entry("delivery.ask", "github", now=now, detail=detail)])
             if not there:
                 redeliveries.give_up(conn, row.delivery_id, "GitHub does not have it any more")
         log.info("delivery asked for again", delivery=row.delivery_id, attempt=row.attempts + 1, there=there)
