@@ -8,7 +8,7 @@ from sqlalchemy import Connection, select, union_all
 
 from relay.domain import readiness
 from relay.store import levels
-from relay.store.schema import level_proposal
+from relay.store.schema import dispatch, hud_row, level_proposal
 from relay.store.views_backends import rate, windows
 from relay.store.views_parts import plain, plain_all
 
@@ -71,7 +71,7 @@ def backend(
     standing = levels.get(conn, repo.casefold())
     return {
         "repo": rows[0].repo if rows else standing.downstream if standing is not None else repo,
-        "known": bool(rows) or standing is not None,
+        "known": bool(rows) or standing is not None or ever(conn, repo.casefold()),
         "pass_rate": rate(conclusions),
         "conclusions": conclusions,
         "jobs": [name for name in pins if name in names] + [name for name in names if name not in pins],
@@ -81,6 +81,13 @@ def backend(
         "standing": plain(standing) if standing is not None else None,
         "asked": readiness.checklist(standing.measured) if standing is not None else [],
     }
+
+
+def ever(conn: Connection, key: str) -> bool:
+    """Whether anything was ever sent to a downstream, or reported by it."""
+    ours = select(dispatch.c.id).where(dispatch.c.downstream_key == key).limit(1)
+    theirs = select(hud_row.c.key).where(hud_row.c.repo_key == key).limit(1)
+    return any(conn.execute(query).first() is not None for query in (ours, theirs))
 
 
 def _cell(row: Any) -> dict[str, Any]:

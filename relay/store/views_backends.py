@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Integer,
     Select,
@@ -126,6 +127,19 @@ def posted_jobs(wanted: Subquery) -> Select[Any]:
     return select(*(ranked.c[name] for name in _NAMES)).where(ranked.c.place == 1)
 
 
+def run_again() -> ColumnElement[bool]:
+    """Whether the commit of a dispatch was run again later, and that ended: then only the last run counts (as in
+    relay.store.levels)."""
+    later = dispatch.alias("later")
+    return exists().where(
+        later.c.downstream_key == dispatch.c.downstream_key,
+        later.c.head_sha == dispatch.c.head_sha,
+        later.c.rerun_of.is_not(None),
+        later.c.id > dispatch.c.id,
+        later.c.state.in_(("completed", "failed")),
+    )
+
+
 def windows(since: float, event: str | None, repo: str | None = None, limit: int = NEWEST) -> tuple[Select[Any], ...]:
     """The newest attempts of the jobs of runs made after ``since`` that were not superseded: ours, and others'."""
     ours = [dispatch.c.created_at >= since, dispatch.c.event != TRUNK_EVENT]
@@ -138,7 +152,7 @@ def windows(since: float, event: str | None, repo: str | None = None, limit: int
         theirs.append(hud_row.c.repo_key == repo.casefold())
     runs = (
         select(dispatch.c.id)
-        .where(*ours, dispatch.c.state != "superseded")
+        .where(*ours, dispatch.c.state != "superseded", ~run_again())
         .order_by(dispatch.c.created_at.desc())
         .limit(limit)
         .subquery("runs")

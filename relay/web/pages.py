@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from relay.errors import BadRequest, NotFound, RelayError
-from relay.services import allowlists, trying
+from relay.services import allowlists, quarantining, trying
 from relay.store import views, views_pr, views_quality, views_test
 from relay.store.db import reading
 from relay.web import configured, pages_health
@@ -24,6 +24,7 @@ from relay.web.pages_stages import progress
 from relay.web.pages_static import mount_static
 from relay.web.pages_text import (
     bad_first,
+    iso,
     pr_sentence,
     recall_sentence,
     run_sentence,
@@ -35,6 +36,7 @@ from relay.web.pages_text import (
 __all__ = ["PageRoute", "add_security_headers", "error_page", "mount_static", "router"]
 
 Map = dict[str, Any]
+DAY_S = 86400.0
 
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -147,7 +149,12 @@ def test_json(request: Request, test: str) -> Map:
 
 @router.get("/test/{test:path}", response_class=HTMLResponse)
 def test_page(request: Request, test: str) -> str:
-    return render(request, "test.html", page_title=test, twin=f"{test_href(test)}.json", **test_data(request, test))
+    data = test_data(request, test)
+    days = {
+        "first_day": iso(data["now"] + DAY_S)[:10],
+        "last_day": iso(data["now"] + quarantining.MOST_DAYS * DAY_S)[:10],
+    }
+    return render(request, "test.html", page_title=test, twin=f"{test_href(test)}.json", **days, **data)
 
 
 # -------------------------------------------------------------------------------------------------------------- quality

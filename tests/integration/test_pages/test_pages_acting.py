@@ -256,6 +256,28 @@ def test_an_oncall_runs_their_own_downstream_again_and_it_is_noted(lab: Lab) -> 
     assert asked == [(mine, "all", "ana"), (theirs, "failed", "ben")]
 
 
+def test_pages_offer_a_person_what_they_may_do_and_no_more(lab: Lab) -> None:
+    mine = lab.world.failed_run()
+    theirs = lab.world.dispatch(
+        "completed", downstream="acme/accelerator", executor="github", conclusion="failure", closed_at=time.time()
+    )
+    ana, ben, nobody = lab.sign_in("ana"), lab.sign_in("ben"), lab.browser()
+    again = re.compile(r'name="run" value="(\w+)"')
+    assert again.findall(ana.get("/pr/171234").text) == [mine]
+    assert again.findall(ben.get("/pr/171234").text) == [theirs]
+    assert again.findall(nobody.get("/pr/171234").text) == []
+    assert again.findall(ana.get(f"/run/{mine}").text) == [mine]
+    assert again.findall(ben.get(f"/run/{mine}").text) == []
+    for browser, offered in ((ana, True), (ben, False), (nobody, False)):
+        page = browser.get(f"/test/{TEST}").text
+        assert ('action="/act/quarantine"' in page) is offered
+    day = time.strftime("%Y-%m-%d", time.gmtime(time.time() + 7 * 86400))
+    form(ana, "/act/quarantine", test=TEST, reason="races", issue="a/b#1", until=day)
+    [entry] = lab.rows(quarantine)
+    assert f'name="entry" value="{entry.id}"' in ana.get(f"/test/{TEST}").text
+    assert 'name="entry"' not in nobody.get(f"/test/{TEST}").text
+
+
 def test_an_operator_sends_again_and_drops_and_others_do_not(lab: Lab) -> None:
     for n in range(4):
         lab.world.effect(None, "hud", state="parked", last_error=f"HTTP 403: {n}", attempts=8)

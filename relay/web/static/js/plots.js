@@ -20,6 +20,8 @@
     return at.map((t) => (span > 2 * 86400 ? day : hour).format(t * 1000))
   }
 
+  const seconds = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400]
+
   const options = (plot, width, height) => {
     const ink = colour('--soft')
     const line = colour('--line')
@@ -37,7 +39,7 @@
         bars
           ? { ...axis, grid: { show: false }, label: plot.x_label, labelSize: 18, labelFont: '12px system-ui', splits: () => plot.names.map((_, n) => n), values: (u, at) => at.map((n) => plot.names[n].replace(' to ', '–').replace(' and more', '+')) }
           : { ...axis, values: times },
-        { ...axis, size: 62, values: (u, at) => at.map((v) => said(v, plot.unit)) },
+        { ...axis, size: 62, incrs: plot.unit === 's' ? seconds : undefined, values: (u, at) => at.map((v) => said(v, plot.unit)) },
       ],
       series: [
         bars ? { label: plot.x_label, value: (u, n) => plot.names[n] ?? '–' } : { label: 'when (UTC)', value: '{YYYY}-{MM}-{DD} {HH}:{mm}' },
