@@ -50,22 +50,22 @@ def backends(conn: Connection, base_url: str, window: int = 2000) -> list[dict[s
         select(
             dispatch.c.downstream_key,
             func.max(dispatch.c.downstream).label("downstream"),
-            dispatch.c.state.in_(CLOSED).label("closed"),
+            dispatch.c.state,
             dispatch.c.conclusion,
             func.count().label("n"),
         )
         .join(newest, newest.c.id == dispatch.c.id)
-        .group_by(dispatch.c.downstream_key, dispatch.c.state.in_(CLOSED), dispatch.c.conclusion)
+        .group_by(dispatch.c.downstream_key, dispatch.c.state, dispatch.c.conclusion)
     )
     found: dict[str, dict[str, Any]] = {}
     for row in tallies:
         entry = found.setdefault(
             row.downstream_key, {"downstream": row.downstream, "open": 0, "conclusions": {}, "last": None, "marks": []}
         )
-        if not row.closed:
+        if row.state not in CLOSED:
             entry["open"] += row.n
         elif row.conclusion:
-            entry["conclusions"][row.conclusion] = row.n
+            entry["conclusions"][row.conclusion] = entry["conclusions"].get(row.conclusion, 0) + row.n
     ranked = (
         select(
             dispatch.c.id,

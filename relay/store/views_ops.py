@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from relay.store import audit, views
+from relay.store.dispatches import OPEN_STATES
 from relay.store.outbox_ops import STATES
 from relay.store.schema import delivery, dispatch, outbox, rerun, shard
 from relay.store.views_parts import CLOSED, EFFECT, plain_all
@@ -26,7 +27,7 @@ def queues(conn: Connection, now: float) -> dict[str, Any]:
         "workers": views.workers(conn, now),
         "waiting": _shards(conn, "queued"),
         "working": _shards(conn, "leased"),
-        "runs": _counts(conn, dispatch.c.state, dispatch.c.state.not_in(CLOSED)),
+        "runs": _counts(conn, dispatch.c.state, dispatch.c.state.in_(OPEN_STATES)),
         "deliveries": _counts(conn, delivery.c.state, delivery.c.state == "received"),
         "effects": views.outbox_state(conn, now, limit=0)["kinds"],
         "reruns": conn.execute(select(func.count()).select_from(rerun).where(rerun.c.due_at.is_not(None))).scalar_one(),

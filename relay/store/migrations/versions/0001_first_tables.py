@@ -210,13 +210,6 @@ def upgrade() -> None:
         batch_op.create_index("ix_dispatch_pr", ["upstream", "pr_number"], unique=False)
         batch_op.create_index("ix_dispatch_number", ["pr_number", "created_at"], unique=False)
         batch_op.create_index("ix_dispatch_downstream", ["downstream_key", "created_at"], unique=False)
-        batch_op.create_index(
-            "ix_dispatch_rerun",
-            ["downstream_key", "head_sha"],
-            unique=False,
-            sqlite_where=sa.text("rerun_of IS NOT NULL"),
-            postgresql_where=sa.text("rerun_of IS NOT NULL"),
-        )
 
     op.create_table(
         "decision",
@@ -284,6 +277,8 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["dispatch_id"], ["dispatch.id"], name=op.f("fk_plan_dispatch_id_dispatch")),
         sa.PrimaryKeyConstraint("dispatch_id", name=op.f("pk_plan")),
     )
+    with op.batch_alter_table("plan", schema=None) as batch_op:
+        batch_op.create_index("ix_plan_created", ["created_at"], unique=False)
     op.create_table(
         "shard",
         sa.Column("id", sa.String(length=32), nullable=False),
@@ -740,6 +735,9 @@ def downgrade() -> None:
         batch_op.drop_index("ix_shard_due")
 
     op.drop_table("shard")
+    with op.batch_alter_table("plan", schema=None) as batch_op:
+        batch_op.drop_index("ix_plan_created")
+
     op.drop_table("plan")
     with op.batch_alter_table("job", schema=None) as batch_op:
         batch_op.drop_index("ix_job_status")
@@ -751,7 +749,6 @@ def downgrade() -> None:
 
     op.drop_table("decision")
     with op.batch_alter_table("dispatch", schema=None) as batch_op:
-        batch_op.drop_index("ix_dispatch_rerun")
         batch_op.drop_index("ix_dispatch_downstream")
         batch_op.drop_index("ix_dispatch_number")
         batch_op.drop_index("ix_dispatch_pr")
