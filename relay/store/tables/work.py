@@ -16,6 +16,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 from relay.store.tables.base import metadata
@@ -71,6 +72,14 @@ dispatch = Table(
     Index("ix_dispatch_pr", "upstream", "pr_number"),
     Index("ix_dispatch_number", "pr_number", "created_at"),
     Index("ix_dispatch_downstream", "downstream_key", "created_at"),
+    # few are runs of a commit again
+    Index(
+        "ix_dispatch_rerun",
+        "downstream_key",
+        "head_sha",
+        sqlite_where=text("rerun_of IS NOT NULL"),
+        postgresql_where=text("rerun_of IS NOT NULL"),
+    ),
     Index("ix_dispatch_created", "created_at"),
     Index("ix_dispatch_state", "state"),
     Index("ix_dispatch_head", "head_sha"),

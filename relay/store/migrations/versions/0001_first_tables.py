@@ -210,6 +210,13 @@ def upgrade() -> None:
         batch_op.create_index("ix_dispatch_pr", ["upstream", "pr_number"], unique=False)
         batch_op.create_index("ix_dispatch_number", ["pr_number", "created_at"], unique=False)
         batch_op.create_index("ix_dispatch_downstream", ["downstream_key", "created_at"], unique=False)
+        batch_op.create_index(
+            "ix_dispatch_rerun",
+            ["downstream_key", "head_sha"],
+            unique=False,
+            sqlite_where=sa.text("rerun_of IS NOT NULL"),
+            postgresql_where=sa.text("rerun_of IS NOT NULL"),
+        )
 
     op.create_table(
         "decision",
@@ -749,6 +756,7 @@ def downgrade() -> None:
 
     op.drop_table("decision")
     with op.batch_alter_table("dispatch", schema=None) as batch_op:
+        batch_op.drop_index("ix_dispatch_rerun")
         batch_op.drop_index("ix_dispatch_downstream")
         batch_op.drop_index("ix_dispatch_number")
         batch_op.drop_index("ix_dispatch_pr")
