@@ -58,7 +58,7 @@ def run(wanted: Wanted, console: Console | None = None) -> int:
     device = load_device(wanted.configs, platform=platform.machine())
     tests = chosen(wanted.tests, wanted.tree, device.configs, wanted.tags)
     began = time.time()
-    lines, report = execute(device, tests, wanted.tree, wanted.variant_s)
+    lines, report = execute(device, tests, wanted.tree, wanted.variant_s, wanted.configs)
     write(wanted, lines, report, began)
     print_results(lines, report, console)
     missing = unproven_files(lines, report, tests, device.configs)
@@ -91,9 +91,10 @@ def chosen(words: Sequence[str], tree: Path, configs: ReuseConfigs, tags: str = 
 
 
 def execute(
-    device: DeviceConfigs, tests: Sequence[TestId], tree: Path, variant_s: float
+    device: DeviceConfigs, tests: Sequence[TestId], tree: Path, variant_s: float, input_files: Path | None = None
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """(result lines with ``entry`` and ``tags``, report) of the runner. Raises RunFailed."""
+    """(result lines with ``entry`` and ``tags``, report) of the runner. ``input_files``: the folder that tensors of
+    ``init: file`` lie in. Raises RunFailed."""
     spec = {
         "device": device.capability.device,
         "runtime": {"kind": "tests-only", "torch": ""},
@@ -107,6 +108,8 @@ def execute(
         (tmp / "spec.json").write_text(json.dumps(spec))
         command = [sys.executable, "-m", "relay.worker.runner", "--spec", str(tmp / "spec.json")]
         command += ["--tree", str(tree.resolve()), "--out", str(tmp / "out"), "--governed", str(tmp / "governed")]
+        if input_files is not None:
+            command += ["--input-files", str(input_files.resolve())]
         done = subprocess.run(command, check=False)
         text = (tmp / "out").read_text(encoding="utf-8") if (tmp / "out").exists() else ""
         governed = json.loads((tmp / "governed").read_text("utf-8")) if (tmp / "governed").exists() else {}

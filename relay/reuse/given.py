@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_map
 
 from relay.reuse.model_inputs import Builder, Unbuildable, on
 from relay.reuse.model_ops import packages, resolve_module
+from relay.reuse.policy import active
 from selector.configs.given import Given
 from selector.configs.tree import Inputs, Item
 
@@ -94,7 +95,8 @@ def module_at(item: Item) -> Any:
 
 def _built(given: Given, call: Inputs, device: str, dtype: Any, grad: bool) -> tuple[list[Any], dict[str, Any]]:
     """The arguments of one call on a device. Each time the same: the seed starts anew."""
-    builder = Builder(given.seed, None)
+    reuse = active()
+    builder = Builder(given.seed, reuse.input_files if reuse is not None else None)
     try:
         args = [builder.argument(spec) for spec in call.args]
         named = {key: builder.keyword(value) for key, value in call.kwargs.items()}

@@ -127,6 +127,8 @@ class Reuse:
     configs: ReuseConfigs | None
     capability: Capability | None
     registry: Registry
+    input_files: Path | None = None
+    """the configs' folder, for tensors of ``init: file``; None: the configs came without it"""
 
     def file_of(self, path: str | None) -> str:
         """A source file as upstream names it (``test/test_x.py``); outside the tree its absolute path."""

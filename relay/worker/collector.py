@@ -38,7 +38,8 @@ def main(job: Job, pipes: Pipes, alone: bool) -> int:
     adapter = adapters.of(job.shard.device, job.shard.plugin)
     adapter.begin(job.capability)
     allow_packages(job.shard.module_packages)
-    reuse = Reuse(job.tree, job.configs, job.capability, Registry())
+    files = Path(job.shard.input_files) if job.shard.input_files else None
+    reuse = Reuse(job.tree, job.configs, job.capability, Registry(), files)
     activate(reuse)
     # upstream's files import their neighbours, and pytest adds the folder of each file itself
     sys.path.insert(0, str(job.tree / "test"))

@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--junit", help="file for JUnit XML of the results")
     parser.add_argument("--ctrf", help="file for the results in the Common Test Report Format")
     parser.add_argument("--governed", help="file for each variant's entry of the configs, and its tags, by key")
+    parser.add_argument("--input-files", default="", help="folder that tensors of `init: file` are read from")
     parser.add_argument("--strict", action="store_true", help="refuse untrusted code where the sandbox is incomplete")
     parser.add_argument("--parent", type=int, default=0, help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
@@ -174,7 +176,7 @@ def main(argv: list[str] | None = None) -> int:
     if args.parent:
         sandbox.die_with_parent(args.parent)
     try:
-        shard = read_spec(Path(args.spec).read_text(encoding="utf-8"))
+        shard = replace(read_spec(Path(args.spec).read_text(encoding="utf-8")), input_files=args.input_files)
         if args.out:
             fd = os.open(args.out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         else:

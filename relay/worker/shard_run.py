@@ -227,7 +227,8 @@ class Runner:
         if self.head.host is None:
             site = self.head.site
             packages = namespaces.packages((*namespaces.MODULES, *filter(None, [self._adapter.package])))
-            readable = (self.tree, *packages, *((site,) if site else ()))
+            given = (Path(self.shard.input_files),) if self.shard.input_files else ()
+            readable = (self.tree, *packages, *((site,) if site else ()), *given)
             around = Surroundings(self.tmp, self._isolation, site, readable, self._adapter)
             self.head.host = HostProcess.start(around)
         return self.head.host

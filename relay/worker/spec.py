@@ -50,6 +50,9 @@ class Shard:
     module_packages: tuple[str, ...] = ()
     """Packages beside torch.nn whose modules the configs may name; set by the worker, not by the relay."""
 
+    input_files: str = ""
+    """Folder of the configs, in which tensors of ``init: file`` lie; set by who runs it here, never by the relay."""
+
     log: str = ""
     """File that what the tests print is kept in, for the relay; set by the worker. Empty: it is not kept."""
 
