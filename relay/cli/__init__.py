@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from relay.cli import commands, commands_app, commands_backup, commands_config, commands_operate, commands_replay
+from relay.cli import (
+    commands,
+    commands_app,
+    commands_backup,
+    commands_config,
+    commands_operate,
+    commands_replay,
+    commands_simulate,
+)
 from relay.cli.groups import app
 from relay.errors import RelayError
 from selector.errors import SelectorError
@@ -17,6 +25,7 @@ __all__ = [
     "commands_config",
     "commands_operate",
     "commands_replay",
+    "commands_simulate",
     "main",
 ]
 
