@@ -21,6 +21,7 @@ from pydantic import SecretStr
 from sqlalchemy import Engine, select
 
 from relay.demo.ledger import APP_ID
+from relay.domain.effects import iso
 from relay.services import effects, gates, rerunning, routing, sending, sweeping
 from relay.services.effects import Clients
 from relay.store import outbox
@@ -153,7 +154,7 @@ def pull_request(
             "author_association": "MEMBER",
             "draft": False,
             "merged": False,
-            "updated_at": f"2026-01-01T00:{next(_numbers) // 60 % 60:02d}:{next(_numbers) % 60:02d}Z",
+            "updated_at": iso(1767225600.0 + next(_numbers)),  # later with every event
             "head": {"sha": sha, "ref": "topic", "repo": {"full_name": "ann/pytorch"}},
             "base": {"sha": "b" * 40, "ref": "main", "repo": {"full_name": UPSTREAM}},
             "labels": [{"name": name} for name in labels],
