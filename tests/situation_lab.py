@@ -25,7 +25,7 @@ from relay.services.device_configs import load_device
 from relay.settings import Settings
 from relay.store import workers
 from relay.store.db import migrate, open_engine, reading
-from relay.store.schema import decision, dispatch, job, plan, shard
+from relay.store.schema import decision, dispatch, job, shard
 from relay.worker import agent
 from relay.worker.config import WorkerConfig
 from relay.worker.runners import Runners
@@ -268,11 +268,6 @@ class Lab:
     def shards(self, run: str) -> list[Row[Any]]:
         with reading(self.engine) as conn:
             return list(conn.execute(select(shard).where(shard.c.dispatch_id == run).order_by(shard.c.id)))
-
-    def warnings(self, run: str) -> list[str]:
-        """What the selection warned about."""
-        with reading(self.engine) as conn:
-            return list(conn.execute(select(plan.c.warnings).where(plan.c.dispatch_id == run)).scalar_one())
 
     def check(self, run: str) -> str:
         """The conclusion that the check run shows."""

@@ -86,7 +86,7 @@ def flakes(rate: float, tests: int) -> str:
 class Situation:
     """``base`` and ``head``: files of the two commits; ``conclusions`` and ``codes``: what may come out (several where
     chance has a part); ``judged``: codes of failures that must be shown (where chance has a part: in some round);
-    ``says``: words of the verdict or of one of its reasons; ``warns``: words of the selection's warnings; ``before``
+    ``says``: words of the verdict or of one of its reasons; ``warns``: words of the verdict's warnings; ``before``
     prepares the lab and may change how the change is played."""
 
     name: str
@@ -353,8 +353,9 @@ def problems(lab: Lab, situation: Situation, row: Row[Any]) -> list[str]:
     shown = judgements(lab, row)
     if not situation.chance and not set(situation.judged) <= shown:
         found.append(f"shows failures of {sorted(shown)}, not {situation.judged}")
-    if situation.warns not in " ".join(lab.warnings(row.id)):
-        found.append(f"does not warn {situation.warns!r}: {lab.warnings(row.id)}")
+    warnings = (row.verdict or {}).get("warnings", ())
+    if situation.warns not in " ".join(warnings):
+        found.append(f"does not warn {situation.warns!r}: {warnings}")
     said = " ".join(
         [
             row.summary,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -13,10 +14,11 @@ from relay.errors import NotFound, fault
 from relay.services import bisecting, closing, confirming, trying
 from relay.services.gathering import gather
 from relay.settings import Settings
-from relay.store import trunk
+from relay.store import plans, trunk
 from relay.store.db import reading
 from relay.store.schema import dispatch
 from selector.model import Decision, RunPlan, TestId
+from selector.plan.planner import OVER_BUDGET
 from selector.verify import verify
 
 log = structlog.get_logger(__name__)
@@ -72,6 +74,7 @@ def _conclude(engine: Engine, settings: Settings, dispatch_id: str, now: float) 
     with reading(engine) as conn:
         run = _run(conn, dispatch_id)
         seen = gather(conn, settings, run, now)
+        over = plans.reasons(conn, dispatch_id, OVER_BUDGET)
     if run.event == trunk.TRUNK_EVENT:
         with engine.begin() as conn:
             closing.of_trunk(conn, run, len(seen.base), now)
@@ -86,6 +89,7 @@ def _conclude(engine: Engine, settings: Settings, dispatch_id: str, now: float) 
     verdict = verify(
         _why(seen.plan, seen.decisions), seen.head, seen.base, seen.problems, seen.plan, seen.again, seen.trusted
     )
+    verdict = replace(verdict, warnings=(*over, *verdict.warnings))
     with engine.begin() as conn:
         closing.with_verdict(conn, settings, run, verdict, now)
         trying.record(conn, run.id, seen.again.effective(seen.head), verdict, now)

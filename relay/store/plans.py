@@ -140,6 +140,16 @@ def decisions_of(conn: Connection, dispatch_id: str, stages: Sequence[Stage]) ->
     ]
 
 
+def reasons(conn: Connection, dispatch_id: str, code: str) -> tuple[str, ...]:
+    """What the run's decisions of one code say."""
+    rows = conn.execute(
+        select(decision.c.reason)
+        .where(decision.c.dispatch_id == dispatch_id, decision.c.code == code)
+        .order_by(decision.c.id)
+    )
+    return tuple(rows.scalars())
+
+
 def exists(conn: Connection, dispatch_id: str) -> bool:
     """Whether a run came to a plan."""
     return conn.execute(select(plan.c.dispatch_id).where(plan.c.dispatch_id == dispatch_id)).first() is not None
