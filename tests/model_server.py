@@ -1,4 +1,5 @@
 """A local endpoint that speaks OpenAI's chat completions over real HTTP, and behaves as it is told: well, or badly.
+Under ``/v1/messages`` it speaks Anthropic's protocol, and is asked and answers the same.
 
 It is scripted: it finds the ids that a question names, and answers about each from a table, with quotes out of the
 sources that it was given. Every request is kept, so that tests can look for what must not be in one.
@@ -98,7 +99,10 @@ def serving(server: Server) -> Iterator[Server]:
 
         def do_POST(self) -> None:
             text = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            request = Request(text, json.loads(text), {name.lower(): value for name, value in self.headers.items()})
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            body = json.loads(text)
+            self.anthropic = self.path.startswith("/v1/messages")
+            request = Request(text, _as_openai(body) if self.anthropic else body, headers)
             server.requests.append(request)
             try:
                 if request.about != "probe" and server.misbehave is not None and server.misbehave(request, self):
@@ -133,6 +137,21 @@ def serving(server: Server) -> Iterator[Server]:
         thread.join(5)
 
 
+def _as_openai(body: dict[str, Any]) -> dict[str, Any]:
+    """A request of Anthropic's protocol, in the words of the other one: what the scripts look at."""
+    system = body.get("system") or ""
+    messages: list[dict[str, Any]] = [{"role": "system", "content": system}]
+    for message in body["messages"]:
+        parts = message["content"]
+        parts = [{"type": "text", "text": parts}] if isinstance(parts, str) else parts
+        text = "".join(part.get("text", "") for part in parts if part["type"] == "text")
+        messages += [{"role": "tool", "content": "told"} for part in parts if part["type"] == "tool_result"]
+        if text:
+            messages.append({"role": message["role"], "content": text})
+    tools = [{"type": "function", "function": {"name": tool["name"]}} for tool in body.get("tools", ())]
+    return {**body, "messages": messages, **({"tools": tools} if tools else {})}
+
+
 def send(handler: BaseHTTPRequestHandler, status: int, body: bytes, **headers: str) -> None:
     handler.send_response(status)
     for name, value in {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}.items():
@@ -154,6 +173,8 @@ def say(
     tokens: int = 50,
 ) -> bool:
     """A completion: text, or calls of tools as (name, arguments as JSON)."""
+    if getattr(handler, "anthropic", False):
+        return _say_as_anthropic(handler, text, calls or [], tokens)
     message: dict[str, Any] = {"role": "assistant", "content": text}
     if calls:
         message["tool_calls"] = [
@@ -167,6 +188,28 @@ def say(
         "model": "scripted",
         "choices": [{"index": 0, "finish_reason": "tool_calls" if calls else "stop", "message": message}],
         "usage": {"prompt_tokens": tokens, "completion_tokens": tokens, "total_tokens": 2 * tokens},
+    }
+    send(handler, 200, json.dumps(body).encode())
+    return True
+
+
+def _say_as_anthropic(
+    handler: BaseHTTPRequestHandler, text: str | None, calls: list[tuple[str, str]], tokens: int
+) -> bool:
+    content: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
+    content += [
+        {"type": "tool_use", "id": f"toolu_{at}_{time.monotonic_ns()}", "name": name, "input": json.loads(arguments)}
+        for at, (name, arguments) in enumerate(calls)
+    ]
+    body = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "scripted",
+        "content": content,
+        "stop_reason": "tool_use" if calls else "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": tokens, "output_tokens": tokens},
     }
     send(handler, 200, json.dumps(body).encode())
     return True

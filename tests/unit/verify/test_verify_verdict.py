@@ -328,10 +328,11 @@ def test_what_a_worker_could_not_lay_over_was_not_exercised() -> None:
     assert judge(head(), problems=report_problems("s1", Side.BASE, report)).conclusion is Conclusion.SUCCESS
 
 
-def test_a_drawn_test_weakens_no_verdict_and_its_regression_counts() -> None:
-    drawn = PlannedTest(B, Mode.MANDATORY_SUCCESS, 0.0, 0.5, ("explore",))
+@pytest.mark.parametrize("code", ["explore", "agent-impact"])
+def test_a_test_that_runs_besides_weakens_no_verdict_and_its_regression_counts(code: str) -> None:
+    drawn = PlannedTest(B, Mode.MANDATORY_SUCCESS, 0.0, 0.5, (code,))
     plan = replace(PLAN, tests=(*PLAN.tests, drawn))
-    why = {**WHY, B: (("explore",), ())}
+    why = {**WHY, B: ((code,), ())}
     bad = head("failed", "test_b_spyre", B, message="odd")
 
     def told(*base: VariantResult) -> str:
