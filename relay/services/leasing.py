@@ -13,7 +13,7 @@ from relay.protocol import WORKER_API
 from relay.services import placing, run_job
 from relay.settings import Settings
 from relay.steps import step
-from relay.store import dispatches, results, shards
+from relay.store import dispatches, results, setups, shards
 from relay.store.db import reading
 from relay.store.schema import dispatch
 
@@ -30,6 +30,7 @@ def take(engine: Engine, settings: Settings, shard_id: str, worker: str, now: fl
         row, token = shards.lease(conn, shard_id, worker=worker, now=now, lease_s=settings.lease_s)
         run_job.started(conn, settings, row.dispatch_id, now)
         done = results.done_keys(conn, shard_id)
+        spec = setups.whole(conn, row.spec)
         run = conn.execute(select(dispatch.c.author_trusted).where(dispatch.c.id == row.dispatch_id)).one()
     log.info("shard leased", shard=shard_id, worker=worker, fence=row.fence, done=len(done))
     return {
@@ -40,7 +41,7 @@ def take(engine: Engine, settings: Settings, shard_id: str, worker: str, now: fl
         "heartbeat_s": settings.heartbeat_s,
         "done": done,
         "shard": {
-            **row.spec,
+            **spec,
             "id": row.id,
             "dispatch_id": row.dispatch_id,
             "side": row.side,

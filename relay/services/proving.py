@@ -8,7 +8,7 @@ from sqlalchemy import Connection, select, update
 
 from relay import __version__
 from relay.domain import provenance
-from relay.store import workers
+from relay.store import setups, workers
 from relay.store.schema import dispatch, job, shard
 
 VERSIONS = {"relay": __version__, "selector": __version__}
@@ -23,7 +23,7 @@ def record(conn: Connection, dispatch_id: str) -> dict[str, Any]:
         mine = shard.c.dispatch_id == dispatch_id
         # all shards of a run carry the same sheet and configs, which are long
         first = select(shard.c.spec).where(mine).order_by(shard.c.side.desc(), shard.c.index).limit(1)
-        made_of = provenance.of_specs(conn.execute(first).scalars())
+        made_of = provenance.of_specs(setups.whole(conn, spec) for spec in conn.execute(first).scalars())
         ran = select(shard.c.worker).where(mine, shard.c.worker.is_not(None)).distinct()
         names = set(conn.execute(ran).scalars())
         lab = [{"name": one.name, "torch": one.torch, "info": one.info} for one in workers.named(conn, names)]

@@ -23,6 +23,7 @@ from relay.store.schema import (
     proposal,
     pull_request,
     rerun,
+    setup,
     shard,
     upgrade,
     upgrade_change,
@@ -117,6 +118,7 @@ def _others(before: float, now: float) -> Sequence[tuple[Table, ColumnElement[bo
         (circuit, and_(circuit.c.changed_at < before, circuit.c.window_at < before, circuit.c.until < now)),
         (agent_run, agent_run.c.created_at < before),
         (audit, audit.c.at < before),
+        (setup, setup.c.used_at < before),
         (web_session, web_session.c.expires_at < now),
     )
 

@@ -24,11 +24,11 @@ from relay.store.tables.upstream import (
     seen_token,
     upstream_commit,
 )
-from relay.store.tables.work import decision, dispatch, job, log_piece, opdb, plan, rerun, result, shard, worker
+from relay.store.tables.work import decision, dispatch, job, log_piece, opdb, plan, rerun, result, setup, shard, worker
 
 __all__ = [
-    "allowlist_version",
     "agent_run",
+    "allowlist_version",
     "audit",
     "bisection",
     "chore",
@@ -54,10 +54,11 @@ __all__ = [
     "rerun",
     "result",
     "seen_token",
+    "setup",
     "shard",
     "streak",
-    "trial",
     "test_name",
+    "trial",
     "upgrade",
     "upgrade_change",
     "upstream_commit",

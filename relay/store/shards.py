@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, select, update
 
 from relay.errors import Conflict, LeaseLost, NotFound
+from relay.store import setups
 from relay.store.ids import new_id
 from relay.store.schema import dispatch, shard
 
@@ -27,7 +28,8 @@ def add(
     keys. Further ones follow those that the side has. Returns their ids in order."""
     rows = []
     there = select(func.count()).select_from(shard).where(shard.c.dispatch_id == dispatch_id, shard.c.side == side)
-    for index, spec in enumerate(specs, conn.execute(there).scalar_one() if specs else 0):
+    folded = setups.fold(conn, specs, now)
+    for index, spec in enumerate(folded, conn.execute(there).scalar_one() if specs else 0):
         wire = {k: v for k, v in spec.items() if k != "est_seconds"}
         rows.append(
             {

@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, or_, select
 
+from relay.store import setups
 from relay.store.schema import dispatch, quarantine, result, shard
 from selector.model import Mode, Outcome, Side, TestId, VariantResult
 from selector.verify import Quarantine, Sample, fails
@@ -87,8 +88,7 @@ def at_commit(
 def environment(spec: Mapping[str, Any]) -> tuple[Any, ...]:
     """What a result depends on beside the commit."""
     runtime = spec.get("runtime") or {}
-    configs = sorted((c["name"], c["text"]) for c in spec.get("configs") or ())
-    return spec.get("device"), runtime.get("torch"), spec.get("capability"), tuple(configs)
+    return spec.get("device"), runtime.get("torch"), setups.digest_of(spec)
 
 
 def costs(conn: Connection, device: str, since: float, limit: int = 200_000) -> list[Row[Any]]:

@@ -149,6 +149,16 @@ decision = Table(
     Index("ix_decision_subject", "subject", postgresql_using="hash"),
 )
 
+# sheet and configs of a device as shards were given them (relay.store.setups)
+setup = Table(
+    "setup",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("body", LargeBinary, nullable=False),  # zlib of JSON: capability, configs
+    Column("used_at", Float, nullable=False),  # a shard was last made with it, to the hour
+    Index("ix_setup_used", "used_at"),
+)
+
 shard = Table(
     "shard",
     metadata,
