@@ -39,7 +39,8 @@ class Plugin:
         keep = []
         for item in items:
             method = getattr(item, "originalname", None) or item.name
-            record = collect._record(collect.Candidate(item.cls, method, str(item.path), lambda item=item: item), reuse)
+            candidate = collect.Candidate(item.cls, method, str(item.path), lambda item=item: item)
+            record = collect.record_of(candidate, reuse)
             item._obj = None  # the configs may have bound another function to the method
             item.relay = record
             found["records"].setdefault(record.key, []).append(
