@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 VARIABLE = "RELAY_ALIVE_FILE"
-EVERY_S = 5.0
+EVERY_S = 2.0
 
 
 def path() -> Path | None:

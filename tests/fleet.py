@@ -75,13 +75,18 @@ class Fleet:
             else:
                 command.append(f"relay.{name}")
             # the folder of the sources stands first: what is installed is another release
-            told = {**self.env, "PYTHONPATH": str(code), "PYTHONSAFEPATH": "1", **env}
+            told = {**self.env, "PYTHONPATH": str(code), "PYTHONSAFEPATH": "1"}
+            told |= {"RELAY_ALIVE_FILE": str(self.alive(name)), **env}
             with (self.folder / f"{name}.log").open("ab") as log:
                 self.processes[name] = subprocess.Popen(
                     command, env=told, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
                 )
         if "web" in names:
             self.wait_for(self.ready, "the web process is not ready")
+
+    def alive(self, name: str) -> Path:
+        """What the process touches while its loop turns."""
+        return self.folder / f"{name}.alive"
 
     def stop(self, name: str, number: int = signal.SIGTERM, seconds: float = 30.0) -> int:
         """Ends a process; -> its exit code."""

@@ -11,6 +11,7 @@ import private_brokers
 import pytest
 from fleet import DOWNSTREAM, fleet
 from private_brokers import Server
+from worker_web import wait_for
 
 from relay.pump import make_sender
 from relay.queue import engines
@@ -63,6 +64,9 @@ def test_an_event_comes_to_its_conclusion_on_every_engine(broker: Server, databa
         assert (run.conclusion, run.level) == ("success", "L4")
         ci = relay.world.hub.ci[DOWNSTREAM]
         assert list(ci.seen.values()) == [1], "the downstream was told once"
+        for name in ("pump", "relay"):  # the health check of processes that answer no HTTP: their loops go on turning
+            first = relay.alive(name).stat().st_mtime_ns
+            wait_for(lambda name=name, first=first: relay.alive(name).stat().st_mtime_ns > first)
         codes = {name: relay.stop(name) for name in ("relay", "pump", "web")}
         assert codes == {"relay": 0, "pump": 0, "web": 0}, "SIGTERM ends them in order"
 
