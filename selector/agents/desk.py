@@ -18,6 +18,12 @@ from selector.model import Change, FileChange, TestId, Tree
 LINES = 120
 CHARACTERS = 6_000
 FOUND = 40
+LOOKED_AT = 3_000
+"""tests that one search goes through: a tool must not outlast the seconds of its question"""
+LARGEST = 2_000_000
+"""bytes of a file that is shown, or that a quote may come from"""
+COMPARED = 1_500
+"""lines of a side that are compared, from the first that differs on"""
 ALL_CHARACTERS = 80_000
 """of everything that the tools of one question tell"""
 USED_UP = "(nothing more: the tools of this question have told all that they may)"
@@ -55,16 +61,23 @@ class Desk:
     logs: Mapping[str, str] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
     _told: int = 0
+    _shown: dict[str, list[str] | None] = field(default_factory=dict)
 
     def lines(self, path: str) -> list[str] | None:
-        """A file of the tree as it is shown: without secrets. None where there is none, or none that is text."""
+        """A file of the tree as it is shown: without secrets. None where there is none, or none that is text of a size
+        that anybody reads."""
+        if path not in self._shown:
+            self._shown[path] = self._read(path)
+        return self._shown[path]
+
+    def _read(self, path: str) -> list[str] | None:
         if self.tree is None or path not in self.tree.paths():
             return None
         try:
             raw = self.tree.read(path)
         except (KeyError, OSError):
             return None
-        if b"\0" in raw:
+        if b"\0" in raw or len(raw) > LARGEST:
             return None
         return self.scrub(raw.decode("utf-8", "replace")).splitlines()
 
@@ -90,13 +103,15 @@ class Desk:
         if self.inventory is None or not word:
             return "no tests are known"
         found: list[str] = []
+        looked_at = 0
         for path in sorted(self.inventory.files):
             if not path.startswith("test/") or word not in self.inventory.files[path].mentions:
                 continue
             for test, _, _ in self.inventory.tests(path):
+                looked_at += 1
                 if word in self.inventory.words(test):
                     found.append(str(test))
-                if len(found) >= FOUND:
+                if len(found) >= FOUND or looked_at >= LOOKED_AT:
                     return self._tell(data("\n".join(found)) + "\n(and perhaps more)")
         return self._tell(data("\n".join(found)) if found else f"no test mentions {cut(self.scrub(word), 200)!r}")
 
@@ -159,6 +174,11 @@ def difference(file: FileChange, scrub: Scrubber, most: int) -> str:
         return f"{file.path}: a submodule moves"
     if file.binary:
         return f"{file.path}: a binary file"
-    old = scrub((file.old or b"").decode("utf-8", "replace")).splitlines()
-    new = scrub((file.new or b"").decode("utf-8", "replace")).splitlines()
-    return cut("\n".join(difflib.unified_diff(old, new, f"a/{file.path}", f"b/{file.path}", lineterm="")), most)
+    sides = ((file.old or b"")[:LARGEST], (file.new or b"")[:LARGEST])
+    old, new = (scrub(side.decode("utf-8", "replace")).splitlines() for side in sides)
+    same = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    start = max(same - 3, 0)
+    # comparing takes the square of the lines at worst, and the change's author chooses them
+    old, new = old[start : start + COMPARED], new[start : start + COMPARED]
+    names = (f"a/{file.path} (from line {start + 1})", f"b/{file.path}")
+    return cut("\n".join(difflib.unified_diff(old, new, *names, lineterm="")), most)

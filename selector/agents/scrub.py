@@ -23,15 +23,15 @@ _LOOKS_LIKE = tuple(
         r"\bAIza[A-Za-z0-9_-]{30,}",
         r"\bhf_[A-Za-z0-9]{20,}\b",
         r"\bpypi-[A-Za-z0-9_-]{20,}",
-        r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",
+        r"\beyJ[A-Za-z0-9_-]{8,2000}\.[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{0,4000}",
     )
 )
 # what stands behind a word that announces a secret: the word stays, so that the text can still be understood
 _ANNOUNCED = re.compile(
     r"""(?ix)
-    ( \b (?: [a-z0-9_-]*(?:password|passwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key) )
-      ["']? \s* (?: = | :\s ) \s* ["']? | \b(?:bearer|basic)\s+ | ://[^/\s:@]+: )
-    ( (?=[^\s"']*[0-9]) [A-Za-z0-9+/_.~=-]{12,} | (?<=:) [^\s@/"']{6,} (?=@) )
+    ( (?: password|passwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key )
+      ["']? [ \t]{0,8} (?: = | :\s ) [ \t]{0,8} ["']? | \b(?:bearer|basic)[ \t]{1,8} | ://[^/\s:@]{1,100}: )
+    ( (?=[^\s"']{0,500}[0-9]) [A-Za-z0-9+/_.~=-]{12,500} | (?<=:) [^\s@/"']{6,200} (?=@) )
     """
 )
 

@@ -83,7 +83,7 @@ class Triager:
         self.desk.again()
         seed = "\0".join(str(one.subject.id) for one in batch)
         # those that the change has no hand in, where there are any: what a stranger wrote is not read beside the others
-        known = control.chosen([c for c in controls if self._open(c)] or controls, seed)
+        known = control.chosen(controls, seed, fit=self._open)
         subjects = control.mixed([one.subject for one in batch] + known, seed)
         ids = [str(subject.id) for subject in subjects]
         sheet = known_only(TriageSheet, TriageLine, "test", ids)

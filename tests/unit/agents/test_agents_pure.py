@@ -223,3 +223,9 @@ def test_a_sheets_schema_lists_the_ids_and_other_ids_are_still_read():
     assert '"enum": ["a", "b"]' in schema
     line = {"test": "c", "keep": True, "reason": "r", "quote": {"path": "p", "text": "text"}}
     assert sheet.model_validate({"lines": [line]}).lines[0].test == "c", "it is refused with its reason, later"
+
+
+@pytest.mark.parametrize("piece", ["_-", "token", "password = ", "://a:", "-eyJ", "-----BEGIN PRIVATE KEY-----"])
+def test_text_made_to_be_slow_is_scrubbed_all_the_same(piece):
+    """It would not end within hours where the time grew with the square of the text."""
+    assert Scrubber({"known-secret-value"})(piece * (300_000 // len(piece))) is not None
