@@ -12,12 +12,12 @@ DATABASE_GB = 200.0
 """A database that one machine still serves and backs up without thought; an assumption."""
 BYTES_A_ROW = {
     "delivery": 3300,
-    "dispatch": 7300,
-    "job": 600,
+    "dispatch": 10700,
+    "job": 780,
     "plan": 12400,
-    "decision": 660,
-    "shard": 51000,
-    "result": 720,
+    "decision": 730,
+    "shard": 2500,
+    "result": 970,
     "outbox": 2300,
 }
 """Measured, indexes included: tests/bench/row_bytes.py prints them of a database (docs/simulation.md)."""

@@ -46,7 +46,7 @@ def plot(outcomes: Sequence[Outcome], path: Path) -> None:
     parts.set_xticks(pools, [str(one) for one in pools])
     parts.minorticks_off()
     parts.grid(visible=True, alpha=0.25)
-    parts.legend(fontsize=7, frameon=False)
+    parts.legend(fontsize=7, frameon=False, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.13))
     try:
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
     except (OSError, ValueError) as exc:
