@@ -10,12 +10,16 @@ DEMO_ARGS ?=
 UPSTREAM ?=
 TEST_ARGS ?=
 
-.PHONY: help demo test chaos bench lint clean
+.PHONY: help demo test chaos bench lint clean pins sbom audit fuzz
 help:
 	@echo "make demo    play a pull request through the whole relay   (DEMO_ARGS=--once ends by itself)"
 	@echo "             UPSTREAM=DIR or URL plays one of a real PyTorch tree instead"
 	@echo "make test    every test, quick layers first                (REQUIRE_ALL=1: no test may skip)"
 	@echo "make lint    ruff, mypy, import-linter"
+	@echo "make pins    deploy/requirements/*.txt again, every package by version and hash"
+	@echo "make sbom    what is installed, as CycloneDX: .relay/sbom.json"
+	@echo "make audit   the pinned packages in the databases of known vulnerabilities"
+	@echo "make fuzz    what reads foreign bytes, under atheris       (FUZZ_SECONDS=60 each)"
 	@echo "make clean   remove .venv and what demo and tests left"
 
 demo: $(VENV)/.demo
@@ -44,6 +48,24 @@ $(VENV)/.demo: pyproject.toml $(VENV)/.torch
 $(VENV)/.test: pyproject.toml $(VENV)/.torch
 	$(VENV)/bin/python -m pip install -q -e '.[test]'
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/.security: pyproject.toml $(VENV)/.test
+	$(VENV)/bin/python -m pip install -q -e '.[security]'
+	@touch $@
+
+pins: $(VENV)/.security
+	$(PY) tools/pins.py
+
+sbom: $(VENV)/.security
+	@mkdir -p .relay
+	$(PY) -m cyclonedx_py environment --pyproject pyproject.toml --output-reproducible -o .relay/sbom.json $(VENV)/bin/python
+
+audit: $(VENV)/.security
+	$(PY) tools/audit.py
+
+FUZZ_SECONDS ?= 60
+fuzz: $(VENV)/.security
+	$(PY) tests/fuzz/run.py --seconds $(FUZZ_SECONDS)
 
 clean:
 	rm -rf $(VENV) .relay .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info

@@ -10,10 +10,12 @@ WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY relay relay
 COPY selector selector
-COPY deploy/containers/constraints.txt constraints.txt
+COPY deploy/requirements/emulator.txt requirements.txt
+# every file by its hash; torch alone from its own index, where nothing else is looked for; then our own code
 RUN python -m venv /opt/relay \
- && /opt/relay/bin/pip install --no-cache-dir --index-url "$TORCH_INDEX" torch==2.13.0 \
- && /opt/relay/bin/pip install --no-cache-dir -c constraints.txt '.[emulator]'
+ && /opt/relay/bin/pip install --no-cache-dir --require-hashes --only-binary :all: --no-deps -r requirements.txt \
+ && /opt/relay/bin/pip install --no-cache-dir --no-deps --index-url "$TORCH_INDEX" torch==2.13.0 \
+ && /opt/relay/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
 
 FROM python:3.11.14-slim-bookworm AS emulator
 # g++: torch.compile writes C++

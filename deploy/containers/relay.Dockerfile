@@ -7,9 +7,11 @@ WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY relay relay
 COPY selector selector
-COPY deploy/containers/constraints.txt constraints.txt
+COPY deploy/requirements/relay.txt requirements.txt
+# every file by its hash, then our own code, for which nothing else is fetched
 RUN python -m venv /opt/relay \
- && /opt/relay/bin/pip install --no-cache-dir -c constraints.txt '.[postgres,otel]'
+ && /opt/relay/bin/pip install --no-cache-dir --require-hashes --only-binary :all: --no-deps -r requirements.txt \
+ && /opt/relay/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
 
 FROM python:3.11.14-slim-bookworm AS relay
 # git: the mirror of upstream

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 
@@ -31,6 +32,9 @@ def main() -> None:
         log_level="warning",
         access_log=False,
         server_header=False,
+        # who asks is whoever connects, unless the operator names the proxies that may say otherwise (uvicorn's own
+        # default believes everybody on this machine, and limits go by address)
+        proxy_headers=bool(os.environ.get("FORWARDED_ALLOW_IPS")),
         # an open event stream must not keep the process from ending
         timeout_graceful_shutdown=2,
     )

@@ -57,6 +57,7 @@ class Document:
         self.name = name
         self.compat = compat
         self.problems: list[ConfigProblem] = []
+        self._found: set[ConfigProblem] = set()  # a file may have as many problems as lines
         self._scalars = yaml.constructor.SafeConstructor()
         node = self._compose(text)
         self.root: Any = self._value(node, "") if node is not None else None
@@ -70,7 +71,8 @@ class Document:
         at = place or Place(self.name, 1, 1)
         level: Level = "warning" if warn or (lenient and self.compat) else "error"
         found = ConfigProblem(self.name, at.line, at.column, level, code, message, hint, at.path)
-        if found not in self.problems:  # an anchored part is read once for each alias
+        if found not in self._found:  # an anchored part is read once for each alias
+            self._found.add(found)
             self.problems.append(found)
 
     def place(self, node: Node | None, path: str = "") -> Place:

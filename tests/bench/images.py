@@ -5,7 +5,7 @@ nothing but the image's variables.
     python tests/bench/images.py
 
 torch and what only tests need are taken from the environment that runs this (a .pth file), for they are several hundred
-megabytes; everything else is installed by constraints.txt. Prints a line a command.
+megabytes; everything else is installed by deploy/requirements/relay.txt. Prints a line a command.
 """
 
 from __future__ import annotations
@@ -49,17 +49,10 @@ def installed(folder: Path) -> Path:
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
     python = folder / "venv" / "bin" / "python"
-    pip = [
-        str(python),
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "--no-cache-dir",
-        "-c",
-        str(DEPLOY / "containers" / "constraints.txt"),
-    ]
-    subprocess.run([*pip, f"{source}[postgres,otel]"], check=True)
+    pip = [str(python), "-m", "pip", "install", "-q", "--no-cache-dir", "--no-deps"]
+    pinned = str(DEPLOY / "requirements" / "relay.txt")
+    subprocess.run([*pip, "--require-hashes", "--only-binary", ":all:", "-r", pinned], check=True)
+    subprocess.run([*pip, "--no-build-isolation", str(source)], check=True)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     checked = subprocess.run([str(python), "-m", "pip", "check"], capture_output=True, text=True, check=False)
     if checked.returncode:
