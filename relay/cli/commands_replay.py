@@ -32,8 +32,8 @@ def replay_run(
     files: Files = None,
     faults: Count = None,
     minutes: Annotated[float | None, typer.Option(help="Stop running after so many; a later call goes on.")] = None,
-    share: Share = 0.03,
-    most: Most = 1000,
+    share: Share = 0.02,
+    most: Most = 700,
     full: Full = 20,
     ranker: RankerFile = None,
     model_run: ModelRun = None,
@@ -55,19 +55,33 @@ def replay_show(
     seed: Seed = "1",
     files: Files = None,
     faults: Count = None,
-    share: Share = 0.03,
-    most: Most = 1000,
+    share: Share = 0.02,
+    most: Most = 700,
     full: Full = 20,
     ranker: RankerFile = None,
     model_run: ModelRun = None,
     reports: Annotated[Path | None, typer.Option(help="Write what the setting replay_reports takes.")] = None,
+    missed: Annotated[Path | None, typer.Option(help="Write the faults that the rules miss, as cases.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print the table of what a replay has run so far. Runs nothing."""
     from relay.cli import replay
 
     given = replay.Given(upstream, configs, work, seed, files or (), faults, None, share, most, full, ranker, model_run)
-    raise typer.Exit(replay.show(given, as_json=as_json, reports=reports))
+    raise typer.Exit(replay.show(given, as_json=as_json, reports=reports, missed=missed))
+
+
+@replay_app.command("cases")
+def replay_again(
+    file: Annotated[Path, typer.Argument(help="Cases, as relay replay show --missed writes them.")],
+    upstream: Upstream,
+    work: Work,
+    configs: Configs = DEVICE,
+) -> None:
+    """Faults that the rules missed once: do they select a test that finds them now? 1 when one is still missed."""
+    from relay.cli import replay_cases
+
+    raise typer.Exit(replay_cases.run(file, upstream, configs, work))
 
 
 @replay_app.command("history")
@@ -95,8 +109,8 @@ def learn(
     configs: Configs = DEVICE,
     seed: Seed = "1",
     files: Files = None,
-    share: Share = 0.03,
-    most: Most = 1000,
+    share: Share = 0.02,
+    most: Most = 700,
     full: Full = 20,
 ) -> None:
     """Fit a ranker to a replay's faults, those of kinds that only score left out (needs torch)."""

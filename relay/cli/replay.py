@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from relay.cli import replay_cases
 from relay.errors import SettingsError
 from relay.replay.recorded import read_recorded
 from relay.replay.session import Session, Settings
@@ -37,12 +38,12 @@ class Given:
     files: Sequence[str] = ()
     faults: int | None = None
     minutes: float | None = None
-    share: float = 0.03
-    most: int = 1000
+    share: float = 0.02
+    most: int = 700
     full: int = 20
     ranker: Path | None = None
     model_run: Path | None = None
-    least: int = 120
+    least: int = 100
     fault_s: float = 60.0
     quotas: tuple[tuple[str, int], ...] = tuple(catalogue.QUOTAS.items())
 
@@ -73,10 +74,11 @@ def show(
     *,
     as_json: bool,
     reports: Path | None = None,
+    missed: Path | None = None,
     console: Console | None = None,
     replay: Session | None = None,
 ) -> int:
-    """Prints the table of what is there; writes what `replay_reports` takes."""
+    """Prints the table of what is there; writes what `replay_reports` takes, and what `relay replay cases` does."""
     out = console or Console(soft_wrap=True)
     if not out.is_terminal:
         out.width = WIDTH
@@ -88,6 +90,10 @@ def show(
     )  # fmt: skip
     if reports is not None:
         reports.write_text(json.dumps(report_values(found), indent=1), encoding="utf-8")
+    if missed is not None:
+        tests = {key: variant.test for key, variant in pool.variants.items()}
+        value = replay_cases.to_value(found.missed, tests, given.seed, replay.ground.opdb.torch)
+        missed.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
     if as_json:
         out.file.write(json.dumps(to_value(found, replay), indent=1) + "\n")
     else:

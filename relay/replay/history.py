@@ -24,7 +24,7 @@ from selector.trees import LaidTree
 GIT_S = 120.0
 
 
-def commits(repository: Path, head: str, count: int, seed: str, pool: int = 4000) -> list[str]:
+def commits(repository: Path, head: str, count: int, seed: str, pool: int = 1000) -> list[str]:
     """``count`` commits, drawn from the newest ``pool`` up to ``head`` that edit something under test/.
 
     SettingsError where there is no such history."""

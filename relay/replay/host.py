@@ -15,6 +15,7 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
@@ -67,6 +68,8 @@ class _Host:
         self._items: dict[str, Any] = {}
         self._failed_subtests: list[str] = []
         self._modules: patching.Modules | None = None
+        self._probes: list[tuple[FunctionType, CodeType, CodeType]] = []
+        """functions with their own code and the one with probes"""
         self.ran = False
 
     def pytest_runtest_logreport(self, report: Any) -> None:
@@ -117,10 +120,8 @@ class _Host:
         keys, number = order["keys"], order.get("fault")
         fault = None if number is None else self._job.faults[number]
         deadline = time.monotonic() + order["total_s"]
-        probes = []
         if order.get("probe"):
-            assert self._modules is not None
-            probes = self._modules.probe(dict(enumerate(self._job.faults)))
+            self._put_probes()
         at, changed, late = 0, 0, False
         while at < len(keys) and not late:
             batch = _Child(
@@ -135,9 +136,19 @@ class _Host:
             at += done
             if stopped or (fault is not None and not changed):
                 break
-        for function, code in probes:
-            function.__code__ = code
+        if order.get("probe"):
+            for function, code, _ in self._probes:
+                function.__code__ = code
         return {"changed": changed, "late": late}
+
+    def _put_probes(self) -> None:
+        """Compiled once: a hundred modules take seconds."""
+        if not self._probes:
+            assert self._modules is not None
+            found = self._modules.probe(dict(enumerate(self._job.faults)))
+            self._probes = [(function, code, function.__code__) for function, code in found]
+        for function, _, probed in self._probes:
+            function.__code__ = probed
 
 
 class _Child:

@@ -46,15 +46,33 @@ class Modules:
 
     def swap(self, path: str, source: bytes | ast.Module) -> list[tuple[FunctionType, CodeType]]:
         """Gives every function of the file its code of another source; the old codes, to be put back."""
-        new = _codes(compile(source, self._file[path], "exec", dont_inherit=True))
+        functions = self._functions[self._file[path]]
+        new = self._compiled(path, source, {_key(function.__code__): function.__code__ for function in functions})
         old = []
-        for function in self._functions[self._file[path]]:
+        for function in functions:
             code = function.__code__
-            mine = new.get((code.co_qualname, code.co_firstlineno))
+            mine = new.get(_key(code))
             if mine is not None and mine != code and mine.co_freevars == code.co_freevars:
                 old.append((function, code))
                 function.__code__ = mine
         return old
+
+    def _compiled(
+        self, path: str, source: bytes | ast.Module, old: Mapping[tuple[str, int], CodeType]
+    ) -> dict[tuple[str, int], CodeType]:
+        """The codes of a source. A closure that exists keeps its cells: code that has lost its last use of one must
+        still name it, or it could not take the old one's place."""
+        new = _codes(compile(source, self._file[path], "exec", dont_inherit=True))
+        lost = {
+            key: sorted(set(old[key].co_freevars) - set(code.co_freevars))
+            for key, code in new.items()
+            if key in old and old[key].co_freevars != code.co_freevars
+        }
+        if not lost:
+            return new
+        tree = source if isinstance(source, ast.Module) else ast.parse(source)
+        _Naming(lost).visit(tree)
+        return _codes(compile(tree, self._file[path], "exec", dont_inherit=True))
 
     def probe(self, faults: Mapping[int, Fault]) -> list[tuple[FunctionType, CodeType]]:
         """Makes every fault's statement set its byte of HITS when it is reached; the old codes, to be put back."""
@@ -143,6 +161,37 @@ def _codes(code: CodeType) -> dict[tuple[str, int], CodeType]:
                 found[key] = const
                 todo.append(const)
     return {key: value for key, value in found.items() if key not in twice}
+
+
+def _key(code: CodeType) -> tuple[str, int]:
+    return code.co_qualname, code.co_firstlineno
+
+
+class _Naming(ast.NodeVisitor):
+    """Names variables in functions, in a statement that is never run and that the compiler leaves out."""
+
+    def __init__(self, names: Mapping[tuple[str, int], list[str]]) -> None:
+        self._names = names
+        self._prefix = ""
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self._inside(node, f"{self._prefix}{node.name}.")
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        name = f"{self._prefix}{node.name}"
+        named = self._names.get((name, first))
+        self._inside(node, f"{name}.<locals>.")
+        if named:
+            never = ast.parse(f"if False: ({', '.join(named)},)").body[0]
+            for inner in ast.walk(never):
+                ast.copy_location(inner, node.body[-1])
+            node.body.append(never)
+
+    def _inside(self, node: ast.AST, prefix: str) -> None:
+        outer, self._prefix = self._prefix, prefix
+        self.generic_visit(node)
+        self._prefix = outer
 
 
 class _Probes(ast.NodeTransformer):

@@ -40,10 +40,10 @@ class Settings:
     """
 
     seed: str = "1"
-    share: float = 0.03
-    least: int = 120
-    most: int = 1000
-    pool_s: float = 540.0
+    share: float = 0.02
+    least: int = 100
+    most: int = 700
+    pool_s: float = 480.0
     fault_s: float = 60.0
     full_s: float = 240.0
     full: int = schedule.FULL
@@ -162,7 +162,8 @@ class Session:
         return variants
 
     def _fault(self, fault: Fault, pool: Pool, host: Host, ranker: Ranker | None) -> None:
-        """Runs what every strategy's first failure asks for, in the order of the strategies."""
+        """Runs what every strategy's first failure asks for: all tests first, since what none of them finds need not be
+        selected for; then the strategies in their order."""
         notes = self.notes.setdefault(fault.id, {})
         known = self.known.setdefault(fault.id, {})
         reached = pool.reached(fault.id)
@@ -170,19 +171,24 @@ class Session:
             if not notes:
                 self._keep(fault, {}, reached=0)
             return
-        case = self.case(fault)
-        spent = float(notes.get("spent_s", 0.0))
-        for order in orders(case, pool, self.settings.seed, ranker).values():
-            while keys := schedule.to_run(order, reached, known):
-                left = self.settings.fault_s - spent
-                if left <= 0.5 or notes.get("no_place"):
-                    break
-                spent = self._run(fault, keys, pool, host, left, spent, stop=True)
-        if "spent_s" not in notes:
-            self._keep(fault, {}, reached=len(reached), spent_s=round(spent, 2))
+        self._first_failure(fault, list(pool.variants), pool, host)
+        if KILLED in known.values():
+            for order in orders(self.case(fault), pool, self.settings.seed, ranker).values():
+                self._first_failure(fault, order, pool, host)
         killers = sum(v == KILLED for v in known.values())
         told = f"{killers or 'no'} of {len(known)} run and {len(reached)} reaching variants fail"
-        self.say(f"{fault.id}: {told}, {spent:.1f} s")
+        self.say(f"{fault.id}: {told}, {notes['spent_s']:.1f} s")
+
+    def _first_failure(self, fault: Fault, order: Sequence[str], pool: Pool, host: Host) -> None:
+        """Runs what of an order could fail before its first known failure, as far as the fault's seconds allow."""
+        notes, known = self.notes[fault.id], self.known[fault.id]
+        reached = pool.reached(fault.id)
+        spent = float(notes.get("spent_s", 0.0))
+        while keys := schedule.to_run(order, reached, known):
+            left = self.settings.fault_s - spent
+            if left <= 0.5 or notes.get("no_place"):
+                break
+            spent = self._run(fault, keys, pool, host, left, spent, stop=True)
 
     def _run(
         self, fault: Fault, keys: Sequence[str], pool: Pool, host: Host, left: float, spent: float, *, stop: bool

@@ -1,0 +1,132 @@
+"""A small replay end to end: real faults in the installed torch, upstream's real tests, on the emulated device."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from relay.cli import replay as cli_replay
+from relay.cli.replay import Given, session
+from relay.errors import SettingsError
+from relay.worker.learn import TooLittle
+from selector.replay.evaluate import evaluate
+from selector.replay.model import KILLED
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = (
+    "test/test_scatter_gather_ops.py",
+    "test/test_shape_ops.py",
+    "test/test_view_ops.py",
+    "test/nn/test_pooling.py",
+)
+OPDB = ROOT / "tests/data/opdb/torch-2.13.0.json"
+NATIVE = "aten/src/ATen/native"
+FAULTS = 20
+QUOTAS = (
+    ("references", 120),
+    ("primitives", 90),
+    ("functional", 110),
+    ("modules", 150),
+    ("entries", 5),
+    ("native", 300),
+)
+"""many more than are run: the first FAULTS that the small pool reaches"""
+
+
+@dataclass
+class Replayed:
+    given: Given
+    said: str
+
+
+@pytest.fixture(scope="module")
+def small_tree(pytorch_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A few of upstream's test files and its native CPU sources: the whole tree takes longer than CI has."""
+    tree = tmp_path_factory.mktemp("upstream")
+    for name in FILES:
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(pytorch_tree / name, tree / name)
+    shutil.copytree(pytorch_tree / NATIVE, tree / NATIVE, ignore=lambda folder, names: _unwanted(Path(folder), names))
+    return tree
+
+
+def _unwanted(folder: Path, names: list[str]) -> set[str]:
+    keep = {"cpu", "native_functions.yaml"}
+    return {name for name in names if name not in keep and not name.endswith(".cpp")}
+
+
+@pytest.fixture(scope="module")
+def replayed(small_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Replayed:
+    work = tmp_path_factory.mktemp("work")
+    shutil.copyfile(OPDB, work / "opdb.json")  # else it is exported, which takes seconds
+    given = Given(
+        small_tree, ROOT / "test_configs/unlimited", work, "ci", FILES,
+        faults=FAULTS, share=0.05, least=30, most=40, full=2, fault_s=6.0, quotas=QUOTAS,
+    )  # fmt: skip
+    out = io.StringIO()
+    assert cli_replay.run(given, Console(file=out, width=200)) == 0
+    return Replayed(given, out.getvalue())
+
+
+def test_twenty_faults_are_replayed(replayed: Replayed) -> None:
+    replay = session(replayed.given, Console(file=io.StringIO()))
+    pool = replay.pool()
+    faults = replay.first(FAULTS, pool)
+    reached = [fault for fault in faults if pool.reached(fault.id)]
+    assert len(reached) == FAULTS
+    assert set(replay.notes) == {fault.id for fault in faults}
+    killed = [fault for fault in faults if KILLED in replay.known[fault.id].values()]
+    assert {fault.native for fault in killed} == {True, False}
+    found = evaluate(faults, pool, replay.all_cases(), replay.known, replay.notes, "ci")
+    assert found.killed == len(killed)
+    assert found.killed + found.unkilled + found.undecided + found.no_place == FAULTS
+    for outcomes in found.outcomes.values():
+        # whatever kills a fault is among all tests, so the strategy that takes them all finds every one
+        assert all(one.found for one in outcomes.get("all", ()))
+    assert "change recall" in replayed.said
+    assert "faults that some test finds" in replayed.said
+
+
+def test_a_replay_that_is_there_runs_nothing_again(replayed: Replayed) -> None:
+    results = replayed.given.work / "results.jsonl"
+    before = results.read_bytes()
+    out = io.StringIO()
+    assert cli_replay.show(replayed.given, as_json=True, console=Console(file=out)) == 0
+    assert results.read_bytes() == before
+    value = json.loads(out.getvalue())
+    assert value["faults"]["not_run"] == 0
+    assert sum(value["faults"][name] for name in ("killed", "unkilled", "undecided", "no_place")) == FAULTS
+
+
+def test_a_run_that_was_cut_off_goes_on_where_it_was(replayed: Replayed, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    shutil.copytree(replayed.given.work, work)
+    rows = (work / "results.jsonl").read_text().splitlines(keepends=True)
+    (work / "results.jsonl").write_text("".join(rows[: len(rows) // 2]) + rows[-1][:7])  # the last line half written
+    cut = session(_with(replayed.given, work=work), Console(file=io.StringIO()))
+    whole = session(replayed.given, Console(file=io.StringIO()))
+    assert 0 < len(cut.notes) < len(whole.notes)
+    assert all(whole.known[fault].items() >= variants.items() for fault, variants in cut.known.items())
+    assert [fault.id for fault in cut.faults] == [fault.id for fault in whole.faults]
+
+
+def test_other_settings_do_not_mix_with_a_replay(replayed: Replayed) -> None:
+    with pytest.raises(SettingsError, match="another seed"):
+        session(_with(replayed.given, seed="other"), Console(file=io.StringIO()))
+
+
+def test_too_few_faults_teach_nothing(replayed: Replayed, tmp_path: Path) -> None:
+    with pytest.raises(TooLittle, match="faults that some test finds"):
+        cli_replay.learn(replayed.given, tmp_path / "ranker.json", Console(file=io.StringIO()))
+    assert not (tmp_path / "ranker.json").exists()
+
+
+def _with(given: Given, **changed: Any) -> Given:
+    return replace(given, **changed)
