@@ -148,8 +148,8 @@ def run(settings: Settings, stop: threading.Event) -> None:
     beside = threading.Thread(target=chores.run, args=(settings, stop), name="chores", daemon=True)
     beside.start()
     url = settings.broker_url
-    app = make_app(url)
-    pump = Pump(engine, settings, make_sender(app, url), engines.make_mark(url), engines.make_depth(app, url))
+    app, mark = make_app(url), engines.make_mark(url)
+    pump = Pump(engine, settings, make_sender(app, url), mark, engines.make_depth(app, url))
     file = alive.path()
     while not stop.is_set():
         alive.touch(file)
@@ -160,6 +160,8 @@ def run(settings: Settings, stop: threading.Event) -> None:
             stop.wait(1.0)
         stop.wait(settings.poll_s)
     beside.join(CHORES_END_S)
+    mark.close()
+    app.close()
     engine.dispose()
 
 

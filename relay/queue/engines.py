@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -81,12 +82,24 @@ def make_queue(url: str, name: str) -> Queue:
     return Queue(name)
 
 
-def make_mark(url: str) -> Callable[[], bool]:
-    """A function that tells whether our mark was still in the broker, and sets it. It raises ERRORS."""
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Called, tells whether our mark was still in the broker, and sets it; raises ERRORS. It keeps a connection until
+    ``close``."""
+
+    look: Callable[[], bool]
+    close: Callable[[], None]
+
+    def __call__(self) -> bool:
+        return self.look()
+
+
+def make_mark(url: str) -> Mark:
+    """The mark by which a broker remembers us. ValueError as in ``kind_of``."""
     if kind_of(url) == "amqp":
         return _amqp_mark(url)
     client = redis_client(url)
-    return lambda: bool(client.set(MARK, uuid.uuid4().hex, get=True))
+    return Mark(lambda: bool(client.set(MARK, uuid.uuid4().hex, get=True)), client.close)
 
 
 def ping(url: str) -> None:
@@ -143,7 +156,7 @@ def make_depth(app: Celery, url: str) -> Callable[[str], int]:
     return of_amqp if kind_of(url) == "amqp" else of_redis
 
 
-def _amqp_mark(url: str) -> Callable[[], bool]:
+def _amqp_mark(url: str) -> Mark:
     """RabbitMQ's mark is a durable queue: it is gone when the broker's disk is, or its virtual host."""
     connection = Connection(url, connect_timeout=ANSWER_S, transport_options=transport_options(url))
 
@@ -165,7 +178,7 @@ def _amqp_mark(url: str) -> Callable[[], bool]:
             connection.collect()
             raise
 
-    return mark
+    return Mark(mark, connection.collect)
 
 
 def _redis_url(url: str) -> str:

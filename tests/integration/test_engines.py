@@ -83,6 +83,7 @@ def test_a_broker_tells_how_much_waits_and_whether_it_remembers_us(broker: Serve
     send("relay.run_shard", ["s1"], queue)
     send("relay.run_shard", ["s2"], queue)
     assert depth(queue) == 2
+    mark.close()
     app.close()
 
 
@@ -101,6 +102,7 @@ def test_redis_keeps_what_it_was_given_through_kill_9() -> None:
         server.start()
         assert mark() is True
         assert engines.make_depth(app, server.url)("route") == 1
+        mark.close()
         app.close()
 
 
@@ -125,4 +127,5 @@ def test_sentinel_moves_us_to_the_replica() -> None:
                 assert time.monotonic() < deadline, "Sentinel made no new master"
                 time.sleep(0.2)
         assert engines.make_depth(app, url)("route") >= 1
+        mark.close()
         app.close()
