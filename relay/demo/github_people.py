@@ -147,7 +147,8 @@ def _page(people: People, asked: dict[str, str]) -> str:
     )
     deny = html.escape(urlencode({**asked, "deny": "true"}))
     return (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Sign in to the local GitHub</title>'
+        '<!doctype html><html lang="en"><meta charset="utf-8"><link rel="icon" href="data:,">'
+        "<title>Sign in to the local GitHub</title>"
         "<h1>Sign in to the local GitHub</h1><p>This stands in for GitHub on this machine.</p>"
         f'<ul>{rows}</ul><p><a href="/login/oauth/authorize?{deny}">Cancel</a></p></html>'
     )

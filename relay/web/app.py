@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 
 from relay import __version__
 from relay.settings import Settings
 from relay.store.db import migrate, open_engine
 from relay.web import (
     act,
+    agents,
     backends,
     callback,
     downloads,
@@ -31,7 +33,7 @@ from relay.web import (
     webhook,
     workers,
 )
-from relay.web.agents import router as agents_router
+from relay.web.twins.table import describe
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -72,6 +74,8 @@ def create_app(settings: Settings) -> FastAPI:
     ):
         app.include_router(module.router)
     app.include_router(backends.router)
-    app.include_router(agents_router)
+    app.include_router(agents.router)
     pages.mount_static(app)
+    modules = (pages, pages_run, pages_search, pages_config, pages_operate, backends, upgrade, agents)
+    describe(app, [route for module in modules for route in module.router.routes if isinstance(route, APIRoute)])
     return app

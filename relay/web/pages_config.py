@@ -25,7 +25,7 @@ from relay.web.pages_text import plural
 from selector.errors import SelectorError
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-PER_PAGE = 50
+PER_PAGE = 25
 _lock = threading.Lock()
 _blamed: dict[Path, tuple[int, dict[int, Line]]] = {}
 

@@ -73,6 +73,12 @@ def serve(request: Request, path: str) -> Response:
     return Response(body, media_type=asset.media_type, headers=headers)
 
 
+def favicon(request: Request) -> Response:
+    """Where browsers look when an answer is no page of ours, as a twin's."""
+    return serve(request, "icon.svg")
+
+
 def mount_static(app: FastAPI) -> None:
     assets()  # a broken file stops the start, not a page
     app.add_api_route("/static/{path:path}", serve, methods=["GET", "HEAD"], include_in_schema=False)
+    app.add_api_route("/favicon.ico", favicon, methods=["GET", "HEAD"], include_in_schema=False)

@@ -335,7 +335,7 @@ def test_private_pages_are_for_their_readers_alone(lab: Lab) -> None:
         assert browser.get("/index.json").status_code == 200
 
     machines = {"/healthz", "/readyz", "/metrics", "/static/{path:path}", "/openapi.json"}
-    machines |= {"/sign-in", "/sign-in/callback", "/scale/{queue}"}
+    machines |= {"/sign-in", "/sign-in/callback", "/scale/{queue}", "/favicon.ico"}
     open_to_nobody = []
     for route in routes_of(lab.client.app):
         path = re.sub(r"\{[^}]*\}", "1", route.path)
