@@ -39,7 +39,7 @@ def history_table(found: Sequence[CommitOutcome], drawn: int) -> Table:
     """A line a group; the interval is Wilson's, 95 %."""
     shown = Table(
         "commits", "with an edited test selected", "95 %", "edited tests selected", "tests selected", "widened",
-        title=f"{len(found)} commits that edit sources and tests, of {drawn} drawn",
+        title=f"{sum(not o.cosmetic for o in found)} commits that edit code and tests that were there, of {drawn}",
     )  # fmt: skip
     for one in lines(found):
         low, high = one.commits.interval

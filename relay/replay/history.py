@@ -82,6 +82,7 @@ class History:
             found.widened,
             round(took, 3),
             missed[:20],
+            all(decision.code == "cosmetic" for decision in found.decisions),
         )
 
     def _taken(self, tree: GitTree) -> Inventory:

@@ -13,6 +13,8 @@ from selector.replay.statistics import Rate
 MOST_FILES = 30
 """Commits of more files are sweeps (a formatter, a rename): what tests they edit says nothing about what they break."""
 
+PYTHON = ("torch/", "functorch/")
+
 
 @dataclass(frozen=True, slots=True)
 class Split:
@@ -24,7 +26,7 @@ class Split:
     @property
     def native(self) -> bool:
         """Whether no Python of torch is among what is shown."""
-        return not any(file.path.endswith(".py") and file.path.startswith("torch/") for file in self.shown)
+        return not any(file.path.endswith(".py") and file.path.startswith(PYTHON) for file in self.shown)
 
 
 def split(files: Iterable[FileChange]) -> Split | None:
@@ -62,6 +64,8 @@ class CommitOutcome:
     widened: bool
     seconds: float
     missed: tuple[str, ...] = ()
+    cosmetic: bool = False
+    """only comments and docstrings of the sources differ: no test can fail for them, and the commit says nothing"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +80,8 @@ class HistoryLine:
 
 
 def lines(outcomes: Iterable[CommitOutcome]) -> list[HistoryLine]:
-    """All, and Python and native commits apart; once more without those that widened."""
-    found = list(outcomes)
+    """All, and Python and native commits apart; once more without those that widened. Cosmetic ones do not count."""
+    found = [outcome for outcome in outcomes if not outcome.cosmetic]
     groups = {
         "all": found,
         "Python": [o for o in found if not o.native],

@@ -6,10 +6,11 @@ from itertools import pairwise
 
 import pytest
 
-from selector.model import TestId
+from selector.model import FileChange, TestId
 from selector.plan.ranking import Ranked
 from selector.replay import schedule
 from selector.replay.evaluate import evaluate, group_of
+from selector.replay.history import CommitOutcome, edited, lines, split
 from selector.replay.model import KILLED, SURVIVED, UNSTABLE, Edit, Fault, PoolVariant
 from selector.replay.statistics import Outcome, Rate, line
 from selector.replay.strategies import SHARE, Case, ChosenTest, Pool, Recorded, file_names, orders
@@ -164,3 +165,60 @@ def test_what_nobody_knows_is_not_learned_from() -> None:
 )
 def test_same_names(path: str, test: str, same: bool) -> None:
     assert (not file_names(path).isdisjoint(file_names(test))) is same
+
+
+def outcome(commit: str, expected: int, selected: int, **more: object) -> CommitOutcome:
+    values = {"native": False, "share": 0.1, "widened": False, "seconds": 1.0, **more}
+    return CommitOutcome(commit, expected=expected, selected=selected, **values)  # type: ignore[arg-type]
+
+
+def test_commits_are_split_into_what_is_shown_and_what_is_held_back() -> None:
+    parts = split(
+        [change("torch/_refs/__init__.py"), change("test/test_ops.py"), change("docs/a.rst"), change("test/data.json")]
+    )
+    assert parts is not None
+    assert [file.path for file in parts.shown] == ["torch/_refs/__init__.py"]
+    assert [file.path for file in parts.held] == ["test/test_ops.py"]
+    assert not parts.native
+    native = split([change("aten/src/ATen/native/Copy.cpp"), change("test/test_torch.py")])
+    assert native is not None
+    assert native.native
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        ["torch/_refs/__init__.py"],  # no test
+        ["test/test_ops.py"],  # no source
+        ["docs/a.rst", "test/test_ops.py"],
+        ["test/test_ops.py", *(f"torch/m{i}.py" for i in range(40))],  # a sweep
+    ],
+)
+def test_commits_that_say_nothing(paths: list[str]) -> None:
+    assert split([change(path) for path in paths]) is None
+
+
+def change(path: str) -> FileChange:
+    return FileChange(path, "modified", path, b"a", b"b")
+
+
+def test_new_and_untouched_tests_are_not_expected() -> None:
+    before = [(ADD, "1"), (SUB, "1")]
+    assert edited(before, [(ADD, "1"), (SUB, "2"), (FAR, "1")]) == {SUB}
+
+
+def test_lines_of_history() -> None:
+    found = {
+        one.group: one
+        for one in lines(
+            [
+                outcome("a", 2, 1),
+                outcome("b", 1, 0, native=True, widened=True),
+                outcome("c", 5, 0, cosmetic=True),  # comments alone: nothing can fail for them
+            ]
+        )
+    }
+    assert (found["all"].commits.hits, found["all"].commits.of) == (1, 2)
+    assert (found["all"].tests.hits, found["all"].tests.of) == (1, 3)
+    assert (found["native"].commits.hits, found["native"].commits.of) == (0, 1)
+    assert (found["not widened"].commits.of, found["all"].widened) == (1, 1)
