@@ -107,18 +107,21 @@ def _blame(path: Path) -> dict[int, Line]:
 
 def _allowlist(request: Request, now: float) -> dict[str, Any]:
     state = request.app.state
-    found: dict[str, Any] = {"source": state.settings.allowlist, "problem": "", "since": None, "entries": []}
+    source = state.settings.allowlist
+    if not source.startswith("https:"):
+        source = Path(source).name  # where it lies on this machine is nobody's to know
+    found: dict[str, Any] = {"source": source, "problem": "", "since": None, "entries": []}
     try:
         listed = allowlists.current(state.engine, state.settings, now)
     except (SettingsError, DocumentError) as exc:
-        return {**found, "problem": str(exc)}
+        return {**found, "problem": _nowhere(state.settings, str(exc))}
     with reading(state.engine) as conn:
         newest = select(allowlist_version.c.loaded_at).where(allowlist_version.c.kind == "allowlist")
         found["since"] = conn.execute(
             newest.order_by(allowlist_version.c.loaded_at.desc()).limit(1)
         ).scalar_one_or_none()
     problem = allowlists.problem(state.engine, state.settings)
-    found["problem"] = str(problem) if problem else ""
+    found["problem"] = _nowhere(state.settings, str(problem)) if problem else ""
     found["entries"] = [
         {
             "repo": e.repo,
@@ -132,6 +135,12 @@ def _allowlist(request: Request, now: float) -> dict[str, Any]:
         for e in listed.entries
     ]
     return found
+
+
+def _nowhere(settings: Settings, text: str) -> str:
+    """``text`` with the allowlist's name in place of its whole path."""
+    path = settings.allowlist
+    return text.replace(path, Path(path).name) if path and not path.startswith("https:") else text
 
 
 def _sentence(rows: list[dict[str, Any]], problem: str) -> str:

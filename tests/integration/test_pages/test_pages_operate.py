@@ -158,6 +158,7 @@ def test_config_shows_what_has_to_be_kept_true(configured: Any, world: Any) -> N
     assert twin["sentence"] == "The configs of the device cannot be read"
     assert "a.yaml" in twin["problem"]
     assert "L9" in twin["allowlist"]["problem"]
+    assert str(allowlist.parent) not in client.get("/config").text, "paths of this machine are nobody's to know"
     assert "relay config lint" in client.get("/config").text
 
 
