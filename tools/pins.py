@@ -1,5 +1,5 @@
-"""Writes ``deploy/requirements/*.txt``: every package that an installation gets, by version and hash, from the extras of
-pyproject.toml. ``python tools/pins.py [--check]``; needs ``uv`` (``pip install uv``) and the package registry.
+"""Writes ``deploy/requirements/*.txt``: every package that an installation gets, by version and hash, from the
+extras of pyproject.toml. ``python tools/pins.py [--check]``; needs ``uv`` and the package registry.
 
 torch stands apart: its default and its CPU build are different files under one version, so no hash is good for both. It
 is installed by its own line; what it needs besides (but for its GPU libraries, which the CPU build does not have) is in

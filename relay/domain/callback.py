@@ -249,7 +249,7 @@ def permit(entry: Entry, provider: Provider, claims: Mapping[str, Any]) -> None:
                 f"the allowlist says which {what} of {entry.repo} may report, and tokens of {provider.name} say none",
                 f"take `{what}` off its entry, or report from a CI whose tokens have it",
             )
-        names = [_ref(value)] if what == "refs" else _workflows(value)
+        names = [_ref(value)] if what == "refs" else _workflows(value, _own(provider, claims))
         if not any(fits(name, globs) for name in names):
             raise Forbidden(
                 f"the {what} of {entry.repo} that may report are {', '.join(globs)}; the token's is {names[0][:200]}",
@@ -261,13 +261,23 @@ def _ref(value: str) -> str:
     return value if value.startswith("refs/") else f"refs/heads/{value}"
 
 
-def _workflows(value: str) -> list[str]:
-    """``owner/repo/path@ref``, by its path and, for one of another repository, by its whole name."""
-    whole = value.partition("@")[0].partition("//")
-    if whole[1]:  # GitLab: host/group/project//path
-        return [whole[2]]
-    path = "/".join(whole[0].split("/")[2:])
-    return [path, whole[0]] if path else [whole[0]]
+def _own(provider: Provider, claims: Mapping[str, Any]) -> str:
+    """What the token's own repository is called before the path of a workflow, as far as the token says."""
+    if provider.repository is not None:
+        return str(claims.get(provider.repository, ""))
+    host = urlsplit(str(claims.get("iss", ""))).netloc
+    return f"{host}/{claims.get('project_path', '')}"
+
+
+def _workflows(value: str, own: str) -> list[str]:
+    """What a glob may mean of ``owner/repo/path@ref`` (GitLab: ``host/group/project//path@ref``): its whole name, and
+    its path alone where it is the repository's own, for a path says nothing about who wrote what lies there."""
+    whole = value.partition("@")[0]
+    home, _, path = whole.partition("//")
+    if not path:
+        parts = whole.split("/")
+        home, path = "/".join(parts[:2]), "/".join(parts[2:])
+    return [path, whole] if path and home.casefold() == own.casefold() else [whole]
 
 
 def run_url(callback: Callback, repository: str, provider: Provider, claims: Mapping[str, Any]) -> str | None:

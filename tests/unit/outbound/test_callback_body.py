@@ -201,6 +201,9 @@ def test_which_url_is_shown(url, run_id, provider, claims, shown):
 
 
 WORKFLOW = "Ascend/pytorch/.github/workflows/ci.yml@refs/heads/main"
+OWN = {"repository": "ascend/PyTorch", "job_workflow_ref": WORKFLOW}
+ANOTHERS = {"repository": "o/r", "job_workflow_ref": WORKFLOW}
+GITLABS = {"iss": "https://gitlab.com", "project_path": "g/p", "ci_config_ref_uri": "gitlab.com/g/p//ci/a.yml@refs/x"}
 
 
 @pytest.mark.parametrize(
@@ -212,10 +215,14 @@ WORKFLOW = "Ascend/pytorch/.github/workflows/ci.yml@refs/heads/main"
         ({"refs": ("main",)}, GITHUB, {"ref": "refs/heads/main2"}, "the token's is refs/heads/main2"),
         ({"refs": ("main",)}, GITHUB, {}, "tokens of github say none"),
         ({"refs": ("refs/heads/main",)}, BUILDKITE, {"build_branch": "main"}, None),
-        ({"workflows": (".github/workflows/*.yml",)}, GITHUB, {"job_workflow_ref": WORKFLOW}, None),
-        ({"workflows": ("Ascend/pytorch/.github/workflows/ci.yml",)}, GITHUB, {"job_workflow_ref": WORKFLOW}, None),
-        ({"workflows": (".github/workflows/nightly.yml",)}, GITHUB, {"job_workflow_ref": WORKFLOW}, "workflows of o/r"),
-        ({"workflows": ("ci/*.yml",)}, GITLAB, {"ci_config_ref_uri": "gitlab.com/g/p//ci/a.yml@refs/heads/x"}, None),
+        ({"workflows": (".github/workflows/*.yml",)}, GITHUB, OWN, None),
+        ({"workflows": ("Ascend/pytorch/.github/workflows/ci.yml",)}, GITHUB, OWN, None),
+        ({"workflows": (".github/workflows/nightly.yml",)}, GITHUB, OWN, "workflows of o/r"),
+        # the same path in somebody else's repository, called from ours, is not ours
+        ({"workflows": (".github/workflows/*.yml",)}, GITHUB, ANOTHERS, "the token's is Ascend/pytorch/.github"),
+        ({"workflows": ("Ascend/pytorch/.github/workflows/*",)}, GITHUB, ANOTHERS, None),
+        ({"workflows": ("ci/*.yml",)}, GITLAB, {**GITLABS, "project_path": "x/p"}, "the token's is gitlab.com/g/p"),
+        ({"workflows": ("ci/*.yml",)}, GITLAB, GITLABS, None),
         ({"workflows": ("x",)}, BUILDKITE, {}, "tokens of buildkite say none"),
     ],
 )
