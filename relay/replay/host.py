@@ -100,14 +100,18 @@ class _Host:
         for candidate in self._collected.candidates(job.tests, None):
             by_file.setdefault(self._reuse.file_of(candidate.path), []).append(candidate)
         kept = None if job.keys is None else set(job.keys)
+        # a variant's key names the class as it is written, which only its record knows; its method is seen before
+        methods = {(key.partition("::")[0], key.rpartition("::")[2]) for key in kept or ()}
         for file, candidates in by_file.items():
             share = share_of(len(candidates), job) if kept is None else 1.0
             rows = []
             for candidate in candidates:
                 name = f"{file}::{candidate.cls.__name__}::{candidate.method}"
-                if not taken(job.seed, name, share) or (kept is not None and name not in kept):
+                if not taken(job.seed, name, share) or (kept is not None and (file, candidate.method) not in methods):
                     continue
                 record = record_of(candidate, self._reuse)
+                if kept is not None and record.key not in kept:
+                    continue
                 if record.test in wanted and record.mode is not Mode.SKIP and record.key not in self._items:
                     self._items[record.key] = candidate.item()
                     rows.append([record.key, str(record.test), record.op_name])

@@ -95,6 +95,12 @@ class Session:
             )
             for file, error in sorted(host.errors.items()):
                 self.say(f"{file} cannot be imported: {error.strip().splitlines()[-1][:200]}")
+            missing = sorted(set(keys or ()) - host.rows.keys())
+            if missing:
+                raise ReplayBroken(
+                    f"{len(missing)} variants of the pool are not collected any more, {missing[0]} among them",
+                    "the tree, the configs or torch are others than they were: begin again with another --work",
+                )
             if kept is None:
                 kept = self._baseline(host)
                 self.store.keep_pool(kept)

@@ -71,7 +71,8 @@ def replayed(small_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Repl
         faults=FAULTS, share=0.05, least=30, most=40, full=2, fault_s=6.0, quotas=QUOTAS,
     )  # fmt: skip
     out = io.StringIO()
-    assert cli_replay.run(given, Console(file=out, width=200)) == 0
+    assert cli_replay.run(replace(given, faults=FAULTS // 2), Console(file=out, width=200)) == 0
+    assert cli_replay.run(given, Console(file=out, width=200)) == 0  # goes on with the pool of the first
     return Replayed(given, out.getvalue())
 
 
