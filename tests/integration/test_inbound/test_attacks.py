@@ -332,13 +332,10 @@ HOSTILE_LISTS = {
     "aliases": BOMB + "L1: *o\n",
     "itself": "L1: &a [*a]\n",
     "a tag": "L1: !!python/object/apply:os.system ['touch /tmp/relay-was-here']\n",
-    "depth": "L1: " + "[" * 50_000,
     "homoglyph": "L4:\n  - torch-\u0455pyre/torch-spyre\n",
     "long s": "L4:\n  - torch-\u017fpyre/torch-spyre\n",
-    "fullwidth": "L4:\n  - \uff54orch-spyre/torch-spyre\n",
     "invisible": "L4:\n  - torch-spyre/torch-spyre\u200b\n",
     "twice by case": "L2:\n  - torch-spyre/torch-spyre\nL4:\n  - TORCH-SPYRE/Torch-Spyre\n",
-    "another level by case": "L2:\n  - torch-spyre/torch-spyre\nl4:\n  - mallory/x\n",
 }
 
 
