@@ -47,8 +47,8 @@ SWEEP_S = 10.0
 LEVELS_S = 3600.0
 SEARCH_S = 4.0
 PROPOSE_S = 3600.0
-
 CAUSES_S = 5.0
+
 
 @dataclass(frozen=True)
 class Chore:
