@@ -91,8 +91,7 @@ def show(
     if reports is not None:
         reports.write_text(json.dumps(report_values(found), indent=1), encoding="utf-8")
     if missed is not None:
-        tests = {key: variant.test for key, variant in pool.variants.items()}
-        value = replay_cases.to_value(found.missed, tests, given.seed, replay.ground.opdb.torch)
+        value = replay_cases.to_value(found.missed, pool.variants, given.seed, replay.ground.opdb.torch)
         missed.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
     if as_json:
         out.file.write(json.dumps(to_value(found, replay), indent=1) + "\n")

@@ -16,11 +16,11 @@ from relay.replay.upstream import Ground
 from selector.model import TestId
 from selector.replay import catalogue
 from selector.replay.evaluate import Missed
+from selector.replay.model import PoolVariant
 
 
-def to_value(missed: Sequence[Missed], pool_tests: Mapping[str, TestId], seed: str, torch: str) -> dict[str, Any]:
-    """What is kept of missed faults: where they are and which tests find them, nothing of the source. ``pool_tests``:
-    the test of each variant."""
+def to_value(missed: Sequence[Missed], pool: Mapping[str, PoolVariant], seed: str, torch: str) -> dict[str, Any]:
+    """What is kept of missed faults: where they are and which tests, of which op, find them; nothing of the source."""
     rows = [
         {
             "fault": one.fault.id,
@@ -28,7 +28,10 @@ def to_value(missed: Sequence[Missed], pool_tests: Mapping[str, TestId], seed: s
             "path": one.fault.path,
             "symbol": one.fault.symbol,
             "line": one.fault.line,
-            "found_by": sorted({str(pool_tests[key]) for key in one.killers}),
+            "found_by": [
+                {"test": test, "op": op}
+                for test, op in sorted({(str(pool[key].test), pool[key].op or "") for key in one.killers})
+            ],
         }
         for one in sorted(missed, key=lambda one: one.fault.id)
     ]
@@ -52,13 +55,15 @@ def run(file: Path, upstream: Path, configs: Path, work: Path, console: Console 
             raise SettingsError(
                 f"{file}: the seed does not draw {row['fault']} here", "the upstream tree is another one"
             )
-        chosen = {one.test for one in case_of(fault, ground).chosen}
-        finders = [TestId.parse(test) for test in row["found_by"]]
-        there = any(test in chosen for test in finders)
+        chosen = case_of(fault, ground).chosen
+        finders = [PoolVariant("", TestId.parse(found["test"]), found["op"] or None, 0.0) for found in row["found_by"]]
+        there = any(one.runs(variant) for variant in finders for one in chosen)
         missing += not there
         part = "scoring" if fault.scoring else "writing"
         place = f"{fault.path}:{fault.line} {fault.symbol}"
-        table.add_row(fault.id, part, place, str(finders[0]), "select it" if there else "miss it")
+        table.add_row(
+            fault.id, part, place, f"{finders[0].test} {finders[0].op or ''}", "select it" if there else "miss it"
+        )
     out.print(table)
     return 1 if missing else 0
 
