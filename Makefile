@@ -54,14 +54,14 @@ $(VENV)/.security: pyproject.toml $(VENV)/.test
 	@touch $@
 
 pins: $(VENV)/.security
-	$(PY) tools/pins.py
+	$(PY) deploy/tools/pins.py
 
 sbom: $(VENV)/.security
 	@mkdir -p .relay
 	$(PY) -m cyclonedx_py environment --pyproject pyproject.toml --output-reproducible -o .relay/sbom.json $(VENV)/bin/python
 
 audit: $(VENV)/.security
-	$(PY) tools/audit.py
+	$(PY) deploy/tools/audit.py
 
 FUZZ_SECONDS ?= 60
 fuzz: $(VENV)/.security

@@ -26,7 +26,7 @@ LINE = re.compile(
 
 
 def tool(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"tool_{name}", ROOT / "tools" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"tool_{name}", ROOT / "deploy" / "tools" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

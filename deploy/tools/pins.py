@@ -1,5 +1,5 @@
 """Writes ``deploy/requirements/*.txt``: every package that an installation gets, by version and hash, from the
-extras of pyproject.toml. ``python tools/pins.py [--check]``; needs ``uv`` and the package registry.
+extras of pyproject.toml. ``python deploy/tools/pins.py [--check]``; needs ``uv`` and the package registry.
 
 torch stands apart: its default and its CPU build are different files under one version, so no hash is good for both. It
 is installed by its own line; what it needs besides (but for its GPU libraries, which the CPU build does not have) is in
@@ -17,7 +17,7 @@ import tomllib
 from importlib.metadata import distribution
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "deploy" / "requirements"
 CONSTRAINTS = ROOT / "deploy" / "containers" / "constraints.txt"
 SETS = {
@@ -28,7 +28,7 @@ SETS = {
     "test.txt": ("emulator", "embedded", "plots", "postgres", "agents", "otel", "deploy", "test", "security"),
 }
 HEAD = """\
-# Made by `python tools/pins.py`. Install it with
+# Made by `python deploy/tools/pins.py`. Install it with
 #   pip install --require-hashes --only-binary :all: --no-deps -r deploy/requirements/{name}
 #   pip install --no-deps --no-build-isolation .
 """
@@ -67,13 +67,13 @@ def made(name: str, uv: str) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="tools/pins.py", description=__doc__)
+    parser = argparse.ArgumentParser(prog="deploy/tools/pins.py", description=__doc__)
     parser.add_argument("--check", action="store_true", help="only say whether the files are what would be written")
     args = parser.parse_args()
     beside = Path(sys.executable).with_name("uv")
     uv = str(beside) if beside.exists() else shutil.which("uv")
     if uv is None:
-        sys.stderr.write("tools/pins.py: uv is not there (pip install uv)\n")
+        sys.stderr.write("deploy/tools/pins.py: uv is not there (pip install uv)\n")
         return 2
     FOLDER.mkdir(exist_ok=True)
     stale = []
@@ -81,7 +81,7 @@ def main() -> int:
         try:
             text = made(name, uv)
         except subprocess.CalledProcessError as exc:
-            sys.stderr.write(f"tools/pins.py: {name}: uv ended with {exc.returncode}; nothing was written\n")
+            sys.stderr.write(f"deploy/tools/pins.py: {name}: uv ended with {exc.returncode}; nothing was written\n")
             return 2
         path = FOLDER / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:

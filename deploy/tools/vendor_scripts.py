@@ -1,7 +1,7 @@
 """Brings the browser's scripts from npm into ``relay/web/static/vendor`` (and axe-core into ``tests/data``), unchanged.
 
-``python tools/vendor_scripts.py``           the versions below
-``python tools/vendor_scripts.py --check``   nothing is written; exit code 1 when a file here is not the package's
+``python deploy/tools/vendor_scripts.py``           the versions below
+``python deploy/tools/vendor_scripts.py --check``   nothing is written; exit code 1 when a file here is not the package's
 
 To take a newer release, raise its version here and run it. ``npm`` must be on PATH; it asks the registry that it is
 set up for. Nothing of a package is run.
@@ -17,7 +17,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 STATIC = ROOT / "relay/web/static/vendor"
 DATA = ROOT / "tests/data"
 
@@ -89,7 +89,7 @@ def fetched(package: Package) -> dict[str, bytes]:
     found["README.md"] = (
         f"{package.what}: {names} of the npm package `{package.name}` {package.version}, "
         "unchanged but\nfor the source map comment. "
-        f"Licence: LICENSE ({package.licence}). `python tools/vendor_scripts.py` brings them.\n"
+        f"Licence: LICENSE ({package.licence}). `python deploy/tools/vendor_scripts.py` brings them.\n"
     ).encode()
     return found
 

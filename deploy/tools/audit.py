@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 FILES = ("relay.txt", "emulator.txt", "test.txt")
 SERVICES = ("pypi", "osv")
 SECONDS = 240
