@@ -1,7 +1,7 @@
 """Brings the browser's scripts from npm into ``relay/web/static/vendor`` (and axe-core into ``tests/data``), unchanged.
 
 ``python deploy/tools/vendor_scripts.py``           the versions below
-``python deploy/tools/vendor_scripts.py --check``   nothing is written; exit code 1 when a file here is not the package's
+``python deploy/tools/vendor_scripts.py --check``   nothing is written; exit code 1 when a file differs
 
 To take a newer release, raise its version here and run it. ``npm`` must be on PATH; it asks the registry that it is
 set up for. Nothing of a package is run.
