@@ -14,7 +14,7 @@ from sqlalchemy import select, update
 from relay.domain.facts import RerunFact
 from relay.domain.provenance import digest
 from relay.services import rerunning, selecting
-from relay.store import deliveries, reruns, trunk
+from relay.store import deliveries, reruns, setups, trunk
 from relay.store.db import reading
 from relay.store.schema import dispatch, job, outbox, plan
 
@@ -87,6 +87,12 @@ def selected(here, text="Depends-On: torch-spyre/torch-spyre#12", **over):
     return here.row(run)
 
 
+def sheet(here, run):
+    """The sheet that the run's first shard hands out."""
+    with reading(here.engine) as conn:
+        return setups.whole(conn, here.shards(run.id)[0].spec)["capability"]
+
+
 def said(here, run):
     """What the newest check run of the run says."""
     with reading(here.engine) as conn:
@@ -130,14 +136,14 @@ def test_a_rerun_takes_the_same_commit_whatever_the_pull_request_has_become(here
 def test_who_is_not_trusted_gets_our_own_configs_and_the_reason(here, github):
     run = selected(here, author_trusted=False)
     assert run.pin["problem"] == f"ann is not trusted by {REPO}"
-    assert here.shards(run.id)[0].spec["capability"] == OURS
+    assert sheet(here, run) == OURS
     assert [c for c in github.hub.asgi.calls if f"{REPO}/pulls" in c["path"] and c["at"] > run.created_at] == []
 
 
 def test_a_pull_request_that_is_not_there_is_said(here):
     run = selected(here, "Depends-On: torch-spyre/torch-spyre#13")
     assert run.pin["problem"] == "there is no such pull request"
-    assert here.shards(run.id)[0].spec["capability"] == OURS
+    assert sheet(here, run) == OURS
 
 
 def test_an_allowlist_that_does_not_say_where_configs_are(here, tmp_path):
@@ -177,7 +183,7 @@ def test_while_github_does_not_answer_nothing_is_selected_with_other_configs(her
     assert (run.state, run.pin) == ("selecting", None)
     assert "GitHub cannot be asked" in run.error
     selecting.select_dispatch(here.engine, here.settings, run.id)
-    assert here.shards(run.id)[0].spec["capability"] == THEIRS
+    assert sheet(here, run) == THEIRS
 
 
 def test_results_under_a_pin_are_not_trunks(here):

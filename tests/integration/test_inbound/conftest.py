@@ -10,6 +10,7 @@ from inbound_service import Service, running
 ALLOWLIST = """\
 L1:
   - example-org/one
+  - example-org/leaving
 L2:
   - torch-spyre/torch-spyre
   - Ascend/pytorch
