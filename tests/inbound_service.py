@@ -138,7 +138,9 @@ def running(folder: Path, shared: Path, allowlist: str, **settings: Any) -> Iter
         texts = world.hub.files.repos.setdefault(UPSTREAM, {}).setdefault("main", {})
         texts[path] = allowlist
         world.hub.contained[UPSTREAM, "main"] = set()
-        own = tuple(f"example-org/{name}" for name in ("one", "leaving", "renamed", "careful", "queue-only", "labelled"))
+        own = tuple(
+            f"example-org/{name}" for name in ("one", "leaving", "renamed", "careful", "queue-only", "labelled")
+        )
         world.hub.ledger.repos = (*world.hub.ledger.repos, *own, "Ascend/pytorch", "vllm-project/vllm")
         (folder / "secrets").write_text("second secret\n")
         values = {
