@@ -10,6 +10,9 @@ At = Annotated[float, Field(description="Seconds since the epoch, UTC.")]
 Seconds = Annotated[float, Field(description="A duration in seconds.", ge=0)]
 RunId = Annotated[str, Field(description="The run's id; its page is /run/{id}.")]
 Tally = Annotated[dict[str, int], Field(description="How many, by word.")]
+Left = Annotated[float | None, Field(description="Seconds until it is done, estimated; null: nobody can tell.")]
+Progress = Annotated[float, Field(ge=0, le=1, description="0 to 1.")]
+Loose = dict[str, Any]
 
 
 class Part(BaseModel):

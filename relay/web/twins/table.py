@@ -10,21 +10,21 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from relay.web.twins import operate, results
+from relay.web.twins import backends, one_test, operate, pull, quality, run, status
 from relay.web.twins.parts import Part
 
 EXAMPLES = Path(__file__).with_name("examples.json")
 
 TWINS: dict[str, type[Part]] = {
-    "/index.json": results.Status,
-    "/crcr.json": results.Backends,
-    "/crcr/{owner}/{repo}.json": results.BackendPage,
-    "/pr/{number}.json": results.Pull,
-    "/run/{id}.json": results.Run,
-    "/run/{id}/agents.json": results.OneAgentRun,
-    "/test/{test:path}.json": results.Test,
-    "/quality.json": results.Quality,
-    "/upgrade.json": results.Upgrades,
+    "/index.json": status.Status,
+    "/crcr.json": backends.Backends,
+    "/crcr/{owner}/{repo}.json": backends.BackendPage,
+    "/pr/{number}.json": pull.Pull,
+    "/run/{id}.json": run.Run,
+    "/run/{id}/agents.json": run.OneAgentRun,
+    "/test/{test:path}.json": one_test.Test,
+    "/quality.json": quality.Quality,
+    "/upgrade.json": quality.Upgrades,
     "/queues.json": operate.Queues,
     "/config.json": operate.Config,
     "/outbox.json": operate.Outbox,
