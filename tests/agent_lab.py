@@ -207,9 +207,7 @@ def everything_irrelevant(sources: dict[str, str]) -> Lines:
 
     def lines(asked: Request) -> list[dict[str, object]]:
         if asked.about == "triage":
-            return [
-                {**script._line(t, False, "lacks-feature" if "sparse" in t else "uses-no-device")} for t in asked.ids
-            ]
+            return [script._line(t, False, "lacks-feature" if "sparse" in t else "uses-no-device") for t in asked.ids]
         if asked.about == "critic":
             return [{**line, "confirm": True} for line in script._critic(asked)]
         return []

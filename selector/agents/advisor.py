@@ -11,7 +11,6 @@ from selector.agents.critic import Critic
 from selector.agents.desk import Desk
 from selector.agents.mind import Mind
 from selector.agents.port import Asked, Suspect
-from selector.agents.prompts import VERSION
 from selector.agents.records import Journal
 from selector.agents.rules import RulesAgent
 from selector.agents.suspecting import Suspecting
@@ -64,4 +63,4 @@ class ModelAgent:
     def _broke(self, stage: Stage, exc: Exception) -> None:
         place = traceback.extract_tb(exc.__traceback__)[-1]
         reason = f"a fault of the relay's own: {type(exc).__name__} in {place.name}, line {place.lineno}"
-        self.journal.add(stage, "model", self.mind.name, VERSION, "agent-broke", reason, self.meter.used())
+        self.journal.add(stage, "model", self.mind.name, "agent-broke", reason, self.meter.used())

@@ -11,7 +11,7 @@ from selector.agents.budget import Meter
 from selector.agents.check import in_log
 from selector.agents.desk import Desk, data
 from selector.agents.mind import Mind, Question
-from selector.agents.prompts import CONFIGS, VERSION
+from selector.agents.prompts import CONFIGS
 from selector.agents.records import Journal, Line, Unanswered
 from selector.agents.scrub import cut
 from selector.agents.sheets import ConfigLine, ConfigSheet, known_only
@@ -56,9 +56,7 @@ def propose_edits(
     try:
         reply = mind.ask(question, meter)
     except Unanswered as exc:
-        journal.add(
-            Stage.PLAN, "model", mind.name, VERSION, exc.code, str(exc), meter.since(used), transcript=exc.transcript
-        )
+        journal.unanswered(Stage.PLAN, "model", mind.name, exc, meter.since(used))
         return []
     by_name = {str(test): test for test in shown}
     taken: dict[str, Proposal] = {}
@@ -83,7 +81,6 @@ def propose_edits(
         Stage.PLAN,
         "model",
         mind.name,
-        VERSION,
         "agent-answered",
         f"{len(shown)} failing tests, an entry for {len(taken)}",
         meter.since(used),

@@ -12,7 +12,7 @@ from selector.agents.budget import Meter
 from selector.agents.check import quoted
 from selector.agents.desk import CHARACTERS, Desk, data
 from selector.agents.mind import Mind, Question
-from selector.agents.prompts import CRITIC, VERSION
+from selector.agents.prompts import CRITIC
 from selector.agents.records import Journal, Line, Unanswered
 from selector.agents.sheets import CriticLine, CriticSheet, Ground, known_only
 from selector.model import Evidence, Stage
@@ -52,7 +52,7 @@ class Critic:
         used = meter.used()
         desk.again()
         seed = "critic" + "\0".join(str(claim.subject.id) for claim in claims)
-        wrong = control.chosen(known, seed, min(2, len(known)))
+        wrong = control.chosen(known, seed, 2)
         grounds = {claim.subject.id: claim.ground for claim in claims}
         quotes = {claim.subject.id: claim.shown for claim in claims}
         subjects = control.mixed([claim.subject for claim in claims] + wrong, seed)
@@ -73,17 +73,13 @@ class Critic:
             reply = self.mind.ask(question, meter)
         except Unanswered as exc:
             left = [Line(str(claim.subject.id), "nothing", str(exc), "agent-not-confirmed") for claim in claims]
-            journal.add(
-                Stage.TRIAGE, "critic", self.name, VERSION, exc.code, str(exc), meter.since(used), (), left,
-                exc.transcript,
-            )  # fmt: skip
+            journal.unanswered(Stage.TRIAGE, "critic", self.name, exc, meter.since(used), left)
             return []
         taken, refused = self._sort(reply.sheet.lines, claims, wrong, desk, ids)
         journal.add(
             Stage.TRIAGE,
             "critic",
             self.name,
-            VERSION,
             "agent-answered",
             f"{len(claims)} drops to confirm, {len(taken)} confirmed",
             meter.since(used),

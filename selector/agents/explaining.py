@@ -9,7 +9,7 @@ from selector.agents.budget import Meter
 from selector.agents.check import in_log
 from selector.agents.desk import Desk, data
 from selector.agents.mind import Mind, Question
-from selector.agents.prompts import CAUSES, VERSION
+from selector.agents.prompts import CAUSES
 from selector.agents.records import Journal, Line, Unanswered
 from selector.agents.scrub import cut
 from selector.agents.sheets import CauseLine, CauseSheet, known_only
@@ -51,9 +51,7 @@ def explain(
     try:
         reply = mind.ask(Question(CAUSES, prompt, sheet, desk, ("show_log", "show_device", "show_history")), meter)
     except Unanswered as exc:
-        journal.add(
-            Stage.VERIFY, "model", mind.name, VERSION, exc.code, str(exc), meter.since(used), transcript=exc.transcript
-        )
+        journal.unanswered(Stage.VERIFY, "model", mind.name, exc, meter.since(used))
         return []
     by_id = {one.id: one for one in shown}
     taken: dict[str, Decision] = {}
@@ -82,7 +80,6 @@ def explain(
         Stage.VERIFY,
         "model",
         mind.name,
-        VERSION,
         "agent-answered",
         f"{len(shown)} failures, a cause for {len(taken)}",
         meter.since(used),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from selector.agents.budget import Used
+from selector.agents.prompts import VERSION
 from selector.agents.scrub import Scrubber, cut
 from selector.model import Stage
 
@@ -96,7 +97,6 @@ class Journal:
         stage: Stage,
         agent: str,
         model: str,
-        version: str,
         code: str,
         reason: str,
         used: Used,
@@ -110,7 +110,7 @@ class Journal:
                 stage,
                 agent,
                 model,
-                version,
+                VERSION,
                 code,
                 cut(self.scrub(reason), 500),
                 used,
@@ -120,6 +120,12 @@ class Journal:
                 abilities,
             )
         )
+
+    def unanswered(
+        self, stage: Stage, agent: str, model: str, exc: Unanswered, used: Used, refused: Sequence[Line] = ()
+    ) -> None:
+        """A question that came to no sheet; ``refused``: what is therefore not taken."""
+        self.add(stage, agent, model, exc.code, str(exc), used, (), refused, exc.transcript)
 
     def _line(self, line: Line) -> Line:
         return Line(

@@ -10,7 +10,7 @@ from selector.agents.check import quoted
 from selector.agents.desk import CHARACTERS, Desk, data, difference
 from selector.agents.mind import Mind, Question
 from selector.agents.port import Suspect
-from selector.agents.prompts import SUSPECTS, VERSION
+from selector.agents.prompts import SUSPECTS
 from selector.agents.records import Journal, Line, Unanswered
 from selector.agents.scrub import cut
 from selector.agents.sheets import SuspectSheet
@@ -41,10 +41,7 @@ class Suspecting:
         try:
             reply = self.mind.ask(question, self.meter)
         except Unanswered as exc:
-            self.journal.add(
-                Stage.DISCOVER, "model", self.mind.name, VERSION, exc.code, str(exc), self.meter.since(used),
-                transcript=exc.transcript,
-            )  # fmt: skip
+            self.journal.unanswered(Stage.DISCOVER, "model", self.mind.name, exc, self.meter.since(used))
             return []
         taken: dict[TestId, Suspect] = {}
         refused: list[Line] = []
@@ -63,7 +60,6 @@ class Suspecting:
             Stage.DISCOVER,
             "model",
             self.mind.name,
-            VERSION,
             "agent-answered",
             f"{len(paths)} changed files that no rule maps, {len(taken)} tests named",
             self.meter.since(used),
@@ -91,7 +87,7 @@ class Suspecting:
     def _at_hand(self, found: Discovery) -> str:
         """For a model without tools: the names that there are, as many as fit."""
         files = [path for path in sorted(found.inventory.files) if path.startswith("test/")][:TEST_FILES]
-        tests = [str(test) for impact in found.impacts[:200] for test in (impact.test,)]
+        tests = [str(impact.test) for impact in found.impacts[:200]]
         return f"Test files:\n{data(chr(10).join(files))}\n\nTests:\n{data(chr(10).join(tests))}"
 
 

@@ -91,7 +91,7 @@ class Triager:
         try:
             reply = self.mind.ask(question, self.meter)
         except Unanswered as exc:
-            self._note(exc.code, str(exc), used, transcript=exc.transcript)
+            self.journal.unanswered(Stage.TRIAGE, "model", self.mind.name, exc, self.meter.since(used))
             raise
         refused: list[Line] = []
         lines = self._known(reply.sheet.lines, ids, refused)
@@ -226,7 +226,7 @@ class Triager:
     ) -> None:
         used = self.meter.since(before)
         self.journal.add(
-            Stage.TRIAGE, "model", self.mind.name, VERSION, code, reason, used, taken, refused, transcript, abilities
+            Stage.TRIAGE, "model", self.mind.name, code, reason, used, taken, refused, transcript, abilities
         )
 
 
