@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from selector.discover.findings import EDITED_CODES
 from selector.model import Evidence, TestId
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 SUSPECTED = "agent-impact"
 """the discover code of a test that an agent alone put into a plan"""
-MUST_RUN = frozenset({"edited-test", "new-test", "unreadable-test-file"})
+MUST_RUN = EDITED_CODES | {"unreadable-test-file"}
 """discover codes of tests that no agent may drop"""
 DROPPED = "agent-drop"
 """the triage code of a test that an agent dropped and a critic agreed to drop"""

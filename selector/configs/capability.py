@@ -43,7 +43,7 @@ class Capability:
         if self.ops is None:
             return True
         name, _, overload = aten_name.removeprefix("aten::").removeprefix("aten.").partition(".")
-        base = name if name.startswith("__") else name.rstrip("_")
+        base = base_name(name)
         spellings = {name, base}
         if overload:
             spellings |= {f"{name}.{overload}", f"{base}.{overload}"}
@@ -52,6 +52,11 @@ class Capability:
     def supports_dtype(self, name: str) -> bool:
         """Whether tensors of the dtype can live on the device; ``torch.float16`` and ``half`` are understood."""
         return dtype_name(name.removeprefix("torch.")) in self.dtypes
+
+
+def base_name(op: str) -> str:
+    """The operator that ``add_`` is the in-place form of; ``__and__`` and its like are names of their own."""
+    return op if op.startswith("__") else op.rstrip("_")
 
 
 def _capability_dtype(word: str) -> str:

@@ -43,6 +43,8 @@ IMPACT_CODES: dict[str, float] = {
     "op-kernel-other-backend": 0.1,
     "unmapped-change": 0.1,
 }
+EDITED_CODES = frozenset(("edited-test", "new-test"))
+"""those of the tests that the change itself edits or adds"""
 # fmt: off
 FILE_CODES = frozenset((
     "binary-change", "cannot-matter", "cosmetic", "gone-test", "mapped", "no-change", "no-test-reached",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from selector.configs import Capability, ReuseConfigs, VariantRule
+from selector.discover.findings import EDITED_CODES
 from selector.model import Change, Decision, Evidence, LeftOut, Mode, PlannedTest, RunPlan, Stage, TestId
 from selector.plan.model import Budget, History, RelevantTest, WorkerOffer
 from selector.plan.packing import pack
@@ -15,7 +16,6 @@ from selector.plan.runtime import choose_runtime
 
 VARIANT_SECONDS = 0.05  # mean of op tests on the emulated device; only used where nothing was measured
 SLOW_FACTOR = 20.0
-MUST_RUN_CODES = frozenset(("edited-test", "new-test"))
 OVER_BUDGET = "plan-must-run-over-budget"
 
 
@@ -102,7 +102,7 @@ def rank(relevant: Sequence[RelevantTest], configs: ReuseConfigs, history: Histo
     return [
         Ranked(
             item.test,
-            not MUST_RUN_CODES.isdisjoint(item.codes),
+            not EDITED_CODES.isdisjoint(item.codes),
             item.weight,
             _seconds(item, known),
             mates[item.test.file],

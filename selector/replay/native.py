@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from selector.configs.capability import base_name
 from selector.model import Tree
 from selector.replay.model import NATIVE_KINDS, Edit, Fault
 
@@ -39,7 +40,7 @@ def kernels(text: str) -> dict[str, tuple[str, ...]]:
     op = ""
     for line in text.splitlines():
         if match := _FUNC.match(line):
-            op = match[1] if match[1].startswith("__") else match[1].rstrip("_")
+            op = base_name(match[1])
         elif op and (match := _CPU.match(line)):
             found.setdefault(op, {})[match[2]] = None
     return {op: tuple(functions) for op, functions in found.items()}

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from selector.configs.propose import limit_of
+from selector.discover.findings import EDITED_CODES
 from selector.model import Outcome, Side, VariantResult
 from selector.verify.again import Again, shared_finding
 from selector.verify.causes import signature
@@ -17,8 +18,6 @@ from selector.verify.faults import fault_of
 from selector.verify.flakes import Finding, Tally, error_bound
 from selector.verify.judge import NEW_CODES, Judge, Judged, fails
 from selector.verify.trusted import Trusted
-
-EDITED_CODES = NEW_CODES | {"edited-test"}
 
 
 def device_limit(result: VariantResult) -> str | None:
