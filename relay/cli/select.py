@@ -111,23 +111,8 @@ def selected(
     budget_s: float | None = None,
 ) -> Selection:
     """The selection for ``base..head`` of a local repository. RelayError and SelectorError for what cannot be used."""
-    return selected_of(upstream, ChangeSource(base, head), configs, opdb, cache=cache, budget_s=budget_s)
-
-
-def selected_of(
-    upstream: Path,
-    source: ChangeSource,
-    configs: Path,
-    opdb: Path | None,
-    *,
-    cache: Path | None = None,
-    budget_s: float | None = None,
-    measured: Path | None = None,
-) -> Selection:
-    """The same for a change from anywhere."""
-    return selected_and_asked(
-        upstream, source, configs, opdb, cache=cache, budget_s=budget_s, measured=measured
-    )[0]  # fmt: skip
+    source = ChangeSource(base, head)
+    return selected_and_asked(upstream, source, configs, opdb, cache=cache, budget_s=budget_s)[0]
 
 
 def selected_and_asked(
@@ -141,8 +126,8 @@ def selected_and_asked(
     measured: Path | None = None,
     asking: Settings | None = None,
 ) -> tuple[Selection, list[Record]]:
-    """The same, and what a model was asked and said; ``asking``: the settings that name it, None to ask none.
-    SettingsError where they name none, or none that can be asked."""
+    """The same for a change from anywhere, and what a model was asked and said. ``asking``: the settings that name the
+    model, None to ask none. SettingsError where they name none, or none that can be asked."""
     repository = LocalRepository(upstream)
     device = load_device(configs)
     database = read_database(opdb)

@@ -17,8 +17,8 @@ from typing import Any, Self
 
 import relay
 from relay.errors import RelayError
-from relay.replay.job import HostJob, Order
 from relay.worker import protocol
+from relay.worker.replay.job import HostJob, Order
 
 COLLECT_S = 900.0
 """Seconds in which the next file must be collected."""
@@ -69,7 +69,7 @@ class Host:
         }
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "relay.replay.host", str(packed), str(orders_r), str(out_w)],
+                [sys.executable, "-m", "relay.worker.replay.host", str(packed), str(orders_r), str(out_w)],
                 pass_fds=(orders_r, out_w), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env,
                 cwd=self._tmp.name,
             )  # fmt: skip

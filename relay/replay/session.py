@@ -12,11 +12,11 @@ from typing import Any
 
 import structlog
 
-from relay.replay.job import HostJob, Order
 from relay.replay.process import Ended, Host, ReplayBroken
 from relay.replay.selecting import case_of
 from relay.replay.store import Store
 from relay.replay.upstream import Ground
+from relay.worker.replay.job import HostJob, Order
 from selector.model import TestId
 from selector.plan.ranking import Ranker
 from selector.replay import catalogue, schedule
@@ -34,9 +34,9 @@ POOL_BATCH = 200
 class Settings:
     """What makes a replay what it is: the same settings give the same faults and the same order of everything.
 
-    ``share``, ``least``, ``most``: how many variants of a file are collected (`relay.replay.job`). Seconds of wall
-    clock: ``pool_s`` for taking the pool, ``fault_s`` for running tests of a fault, ``full_s`` of one that is run to
-    the end; ``full``: how many are. ``quotas``: faults that are drawn, by area.
+    ``share``, ``least``, ``most``: how many variants of a file are collected (`relay.worker.replay.job`). Seconds of
+    wall clock: ``pool_s`` for taking the pool, ``fault_s`` for running tests of a fault, ``full_s`` of one that is run
+    to the end; ``full``: how many are. ``quotas``: faults that are drawn, by area.
     """
 
     seed: str = "1"

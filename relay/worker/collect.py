@@ -142,6 +142,18 @@ class Collected:
         return self._reuse.file_of(str(node.path))
 
 
+class SubtestFailures:
+    """Plugin: what a test's subtests failed with. They come by this hook only; the main report of a test says nothing
+    of them."""
+
+    def __init__(self) -> None:
+        self._failed_subtests: list[str] = []
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if type(report).__name__ == "SubtestReport" and report.failed:
+            self._failed_subtests.append(str(report.longrepr))
+
+
 class FileProgress:
     """A pytest plugin that says which file is being imported, and what became of it.
 

@@ -22,7 +22,7 @@ from relay.reuse.model_ops import allow_packages
 from relay.reuse.policy import Reuse, activate
 from relay.reuse.registry import Registry
 from relay.worker import adapters, child, protocol, sandbox, stacks
-from relay.worker.collect import INI, Collected, FileProgress, arguments, find
+from relay.worker.collect import INI, Collected, FileProgress, SubtestFailures, arguments, find
 from relay.worker.host import Job, Pipes, end_others
 
 ROWS_A_LINE = 20
@@ -58,22 +58,17 @@ def main(job: Job, pipes: Pipes, alone: bool) -> int:
     return 0 if loop.ran else int(code) or 1
 
 
-class _Loop:
+class _Loop(SubtestFailures):
     """A pytest plugin in the place of pytest's own loop: runs what the supervisor orders, in forked children."""
 
     def __init__(
         self, job: Job, pipes: Pipes, reuse: Reuse, say: Any, alone: bool, collected: Collected, progress: FileProgress
     ) -> None:
+        super().__init__()
         self._job, self._pipes, self._reuse, self._say, self._alone = job, pipes, reuse, say, alone
         self._collected, self._progress = collected, progress
         self._items: dict[str, Any] = {}
-        self._failed_subtests: list[str] = []
         self.ran = False
-
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        # subtests come by this hook only; the main report of a test says nothing of them
-        if type(report).__name__ == "SubtestReport" and report.failed:
-            self._failed_subtests.append(str(report.longrepr))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from relay.replay import patching
+from relay.worker.replay import patching
 from selector.replay import mutate
 from selector.replay.model import Fault
 

@@ -98,7 +98,7 @@ def take_hits() -> list[int]:
 def inject(fault: Fault, modules: Modules) -> int:
     """Puts the fault in. Returns how many functions, entries or kernels it changed; 0: it has no place here."""
     if fault.native:
-        from relay.replay.kernels import break_kernel
+        from relay.worker.replay.kernels import break_kernel
 
         return break_kernel(fault.op, fault.kind)
     if fault.flag:

@@ -1,4 +1,4 @@
-"""A replay's host: ``python -m relay.replay.host JOB ORDERS OUT``: torch, the device and the collected files, once.
+"""A replay's host, ``python -m relay.worker.replay.host JOB ORDERS OUT``: torch, device and collected files, once.
 
 It forks a child for each order, and in the child alone a fault is put in. There is no sandbox: the tree and the torch
 are the user's own, and a replay runs no change of anybody else.
@@ -20,15 +20,15 @@ from typing import Any
 
 import pytest
 
-from relay.replay import moved, patching
-from relay.replay.job import MEMORY_MB, HostJob, share_of, taken
 from relay.reuse.policy import Reuse, activate
 from relay.reuse.registry import Registry
 from relay.services.device_configs import load_device
 from relay.worker import adapters, child, protocol, sandbox
-from relay.worker.collect import INI, Collected, FileProgress, arguments, record_of
+from relay.worker.collect import INI, Collected, FileProgress, SubtestFailures, arguments, record_of
 from relay.worker.host import end_others, import_torch
 from relay.worker.outcome import RAW, died
+from relay.worker.replay import moved, patching
+from relay.worker.replay.job import MEMORY_MB, HostJob, share_of, taken
 from selector.model import Mode
 
 BAD = ("failed", "error")
@@ -60,21 +60,17 @@ def main(job_file: Path, orders: int, out: int) -> int:
     return 0 if host.ran else int(code) or 1
 
 
-class _Host:
+class _Host(SubtestFailures):
     """A pytest plugin in the place of pytest's own loop."""
 
     def __init__(self, job: HostJob, reuse: Reuse, collected: Collected, orders: int, say: Any) -> None:
+        super().__init__()
         self._job, self._reuse, self._collected, self._orders, self._say = job, reuse, collected, orders, say
         self._items: dict[str, Any] = {}
-        self._failed_subtests: list[str] = []
         self._modules: patching.Modules | None = None
         self._probes: list[tuple[FunctionType, CodeType, CodeType]] = []
         """functions with their own code and the one with probes"""
         self.ran = False
-
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        if type(report).__name__ == "SubtestReport" and report.failed:
-            self._failed_subtests.append(str(report.longrepr))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: Any) -> bool:
@@ -250,7 +246,7 @@ class _Child:
             os._exit(status)
 
     def _record(self) -> None:
-        from relay.replay.kernels import record_ops
+        from relay.worker.replay.kernels import record_ops
 
         hits = getattr(__import__("builtins"), patching.HITS)
         numbers = self.ops
