@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from relay.web.pages_text import duration, plural
+from relay.web.pages_text import duration, no_worker, plural, stuck
 
 Map = dict[str, Any]
 OK, OFF, WARN, BAD = "ok", "off", "warn", "bad"
@@ -58,11 +58,10 @@ def _broker(status: Map) -> Map:
 
 def _workers(status: Map) -> Map:
     queue = status["queue"]
-    lonely = [one for one in queue["queues"] if one["queued"] and not one["alive"]]
+    lonely = stuck(queue["queues"])
     alive = sum(one["alive"] for one in queue["queues"])
     if lonely:
-        says = f"{plural(lonely[0]['queued'], 'shard')} in {lonely[0]['queue']} and no worker alive for it"
-        return _part("Workers", BAD, says, "start one: python -m relay.worker")
+        return _part("Workers", BAD, no_worker(lonely[0]), "start one: python -m relay.worker")
     wait = queue["oldest_wait_s"]
     if wait is not None and wait > SLOW_S * 5:
         return _part("Workers", WARN, f"a shard has waited {duration(wait)}", "more workers would shorten it")

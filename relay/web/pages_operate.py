@@ -17,7 +17,7 @@ from relay.store.db import reading
 from relay.store.outbox_ops import STATES
 from relay.web.page_route import SIGN_IN, PageRoute
 from relay.web.pages_render import render
-from relay.web.pages_text import duration, plural
+from relay.web.pages_text import duration, plural, stuck
 from relay.web.viewers import viewer_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -46,10 +46,8 @@ def queues_data(request: Request) -> dict[str, Any]:
 
 
 def _queues_sentence(found: dict[str, Any]) -> str:
-    alive = {w["queue"] for w in found["workers"] if w["alive"]}
-    stuck = [q["queue"] for q in found["queues"] if q["queued"] and q["queue"] not in alive]
-    if stuck:
-        return f"Stuck: nobody works on {', '.join(stuck)}"
+    if lonely := stuck(found["queues"]):
+        return f"Stuck: nobody works on {', '.join(queue['queue'] for queue in lonely)}"
     if not found["queued"]:
         return "Nothing waits for a worker"
     return f"{plural(found['queued'], 'shard')} waiting, the oldest for {duration(found['oldest_wait_s'])}"

@@ -275,13 +275,18 @@ def _names(names: list[str]) -> str:
     )
 
 
+def stuck(queues: list[Map]) -> list[Map]:
+    """Queues in which something waits and for which no worker is alive."""
+    return [queue for queue in queues if queue["queued"] and not queue["alive"]]
+
+
+def no_worker(queue: Map) -> str:
+    return f"{plural(queue['queued'], 'shard')} in {queue['queue']} and no worker alive for it"
+
+
 def status_notes(status: Map) -> list[str]:
     """What an operator should look at, most urgent first; empty when all is well."""
-    notes = []
-    alive = {w["queue"] for w in status["workers"] if w["alive"]}
-    for queue in status["queue"]["queues"]:
-        if queue["queued"] and queue["queue"] not in alive:
-            notes.append(f"{plural(queue['queued'], 'shard')} in {queue['queue']} and no worker alive for it")
+    notes = [no_worker(queue) for queue in stuck(status["queue"]["queues"])]
     if status["outbox"]["parked"]:
         notes.append(f"{plural(status['outbox']['parked'], 'effect')} parked: given up until somebody looks")
     wait = status["outbox"]["oldest_wait_s"]

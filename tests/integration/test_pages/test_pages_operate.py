@@ -79,6 +79,18 @@ def test_queues_say_what_is_stuck_and_where_it_waits(client: Any, world: Any) ->
     assert f'href="/run/{id}"' in client.get("/queues").text
 
 
+def test_a_queue_is_not_stuck_whose_worker_comes_after_the_hundred_that_are_listed(client: Any, world: Any) -> None:
+    world.running()
+    for n in range(100):
+        world.worker(f"elsewhere-{n}", seen=0, queue="shards.other")
+    world.worker("emulator-1", seen=4)
+    twin = client.get("/queues.json").json()
+    assert "emulator-1" not in {one["name"] for one in twin["workers"]}
+    assert twin["sentence"].startswith("1 shard waiting")
+    assert "no worker alive" not in client.get("/index.json").text
+    assert "✕</span>none" not in client.get("/queues").text
+
+
 def test_about_says_version_schema_and_health(client: Any, world: Any) -> None:
     twin = client.get("/about.json").json()
     assert (twin["database"], twin["healthy"], twin["late_chores"]) == ("sqlite", True, [])
