@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import ColumnElement, Connection, Row, func, select
 from sqlalchemy import distinct as sql_distinct
 
 from relay.store import shard_logs
-from relay.store.schema import dispatch, job, outbox, plan, result, shard
+from relay.store.schema import dispatch, job, outbox, plan, quarantine, result, shard
 
 AnyRow: TypeAlias = Row[*tuple[Any, ...]]
 
@@ -88,6 +88,11 @@ JOB_COLUMNS = (
     job.c.artifact_url,
     job.c.triage,
 )
+
+
+def holds(now: float) -> ColumnElement[bool]:
+    """Whether a note of the quarantine counts: neither past its day nor ended before it."""
+    return (quarantine.c.until > now) & quarantine.c.ended_at.is_(None)
 
 
 def plain(row: AnyRow) -> dict[str, Any]:

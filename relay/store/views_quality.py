@@ -10,6 +10,7 @@ from sqlalchemy import Connection, select
 
 from relay.store import trials
 from relay.store.schema import bisection, dispatch, plan, proposal, quarantine
+from relay.store.views_parts import holds
 from selector.plan.explore import CODE, Explored, recall
 from selector.plan.observed import Observed
 from selector.plan.ranking import IN_FORCE
@@ -57,7 +58,7 @@ def quality(
         ],
         "replay_problem": problem,
         "proposals": _all(conn, proposal, proposal.c.state == "open", proposal.c.updated_at),
-        "quarantine": _all(conn, quarantine, quarantine.c.until > now, quarantine.c.until),
+        "quarantine": _all(conn, quarantine, holds(now), quarantine.c.until),
         "bisections": _all(conn, bisection, bisection.c.id.is_not(None), bisection.c.created_at, without=("spec",)),
     }
 

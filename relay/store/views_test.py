@@ -10,7 +10,7 @@ from relay.domain.rates import wilson
 from relay.errors import BadRequest, NotFound
 from relay.store.schema import decision, dispatch, proposal, quarantine, result
 from relay.store.trunk import NOT_EXECUTED, SIDES, is_trunk
-from relay.store.views_parts import BRIEF, FAILING, brief, plain
+from relay.store.views_parts import BRIEF, FAILING, brief, holds, plain
 from selector.model import TestId
 
 NEWEST_RESULTS = 6_000
@@ -134,7 +134,7 @@ def quarantined(conn: Connection, test: str, now: float) -> list[dict[str, Any]]
     columns = [quarantine.c[name] for name in ("id", "device", "variant", "reason", "evidence", "issue", "until")]
     rows = conn.execute(
         select(*columns, quarantine.c.created_at)
-        .where(quarantine.c.until > now, quarantine.c.test == test, quarantine.c.ended_at.is_(None))
+        .where(holds(now), quarantine.c.test == test)
         .order_by(quarantine.c.until)
         .limit(ROWS)
     )

@@ -313,7 +313,9 @@ def test_quarantine_is_for_the_oncalls_of_this_device(lab: Lab) -> None:
     [entry] = lab.rows(quarantine)
     assert (entry.device, entry.test, entry.reason) == ("spyre", TEST, "races")
     assert form(ben, "/act/quarantine/end", entry=entry.id).status_code == 403
+    assert "Nothing is in quarantine" not in ana.get("/quality").text
     assert form(ana, "/act/quarantine/end", entry=entry.id).status_code == 303
+    assert "Nothing is in quarantine" in ana.get("/quality").text, "what was ended is not listed until its day"
     assert form(ana, "/act/quarantine/end", entry=entry.id).status_code == 404
     assert [r.action for r in lab.rows(audit)][-2:] == ["quarantine.add", "quarantine.end"]
 
