@@ -106,11 +106,7 @@ def complete(
 ) -> None:
     """Ends a shard under its lease; the run's last one makes the verdict due. LeaseLost."""
     with engine.begin() as conn:
-        try:
-            shards.lock_run(conn, shard_id)
-        except NotFound as exc:
-            raise LeaseLost(exc.message, exc.hint) from exc
-        row = shards.held(conn, shard_id, token)
+        row = _held_with_run(conn, shard_id, token)
         shards.finish(conn, shard_id, state=status, report=report, error=error, now=now)
         verify_when_all_ended(conn, row.dispatch_id, now)
         delivery = dispatches.deliveries_of(conn, [row.dispatch_id]).get(row.dispatch_id)
@@ -122,15 +118,20 @@ def complete(
 def release(engine: Engine, shard_id: str, token: str, now: float) -> None:
     """A worker that stops gives its shard back: another may have it at once, and goes on where it was. LeaseLost."""
     with engine.begin() as conn:
-        try:
-            shards.lock_run(conn, shard_id)
-        except NotFound as exc:
-            raise LeaseLost(exc.message, exc.hint) from exc
-        row = shards.held(conn, shard_id, token)
+        row = _held_with_run(conn, shard_id, token)
         state = shards.hand_back(conn, row, now)
         if state == "failed":
             verify_when_all_ended(conn, row.dispatch_id, now)
     log.info("shard handed back", shard=shard_id, worker=row.worker, state=state)
+
+
+def _held_with_run(conn: Connection, shard_id: str, token: str) -> Row[Any]:
+    """The shard under its lease, its run locked first. LeaseLost, also for a shard that is gone."""
+    try:
+        shards.lock_run(conn, shard_id)
+    except NotFound as exc:
+        raise LeaseLost(exc.message, exc.hint) from exc
+    return shards.held(conn, shard_id, token)
 
 
 def verify_when_all_ended(conn: Connection, dispatch_id: str, now: float) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import structlog
-from sqlalchemy import Connection, Engine, Row, exists, func, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Row, func, select, update
 
 from relay.services import reporting, rerun_notes, run_job
 from relay.settings import Settings
@@ -149,24 +149,20 @@ _RUNS = func.coalesce(dispatch.c.action, "") != "closed"
 
 
 def _has_successor(conn: Connection, run: Row[Any]) -> bool:
-    later = select(dispatch.c.id).where(
-        dispatch.c.upstream == run.upstream,
-        dispatch.c.head_sha == run.head_sha,
-        dispatch.c.downstream_key == run.downstream_key,
-        dispatch.c.id > run.id,
-        _RUNS,
-    )
-    return conn.execute(later.limit(1)).first() is not None
+    return _has_later(conn, run, dispatch.c.head_sha == run.head_sha)
 
 
 def _has_newer_commit(conn: Connection, run: Row[Any]) -> bool:
-    if run.pr_number is None:
-        return False
+    return run.pr_number is not None and _has_later(conn, run, dispatch.c.pr_number == run.pr_number)
+
+
+def _has_later(conn: Connection, run: Row[Any], of_same: ColumnElement[bool]) -> bool:
+    """Whether the downstream was told later of what ``of_same`` says, with something to run."""
     later = select(dispatch.c.id).where(
         dispatch.c.upstream == run.upstream,
-        dispatch.c.pr_number == run.pr_number,
         dispatch.c.downstream_key == run.downstream_key,
         dispatch.c.id > run.id,
+        of_same,
         _RUNS,
     )
-    return bool(conn.execute(select(exists(later))).scalar_one())
+    return conn.execute(later.limit(1)).first() is not None

@@ -172,15 +172,7 @@ def _insert(conn: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> N
     known = [column for column in table.columns if column.name in rows[0]]
     binary = {column.name for column in known if isinstance(column.type, LargeBinary)}
     values = {column.name: _bound(conn, column) for column in known}
-    given = [
-        {
-            f"b_{c.name}": base64.b64decode(row[c.name])
-            if c.name in binary and row[c.name] is not None
-            else row[c.name]
-            for c in known
-        }
-        for row in rows
-    ]
+    given = [{f"b_{c.name}": _binary(row[c.name]) if c.name in binary else row[c.name] for c in known} for row in rows]
     conn.execute(insert(table).values(values), given)
 
 

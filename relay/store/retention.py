@@ -48,14 +48,14 @@ FOR_GOOD = {
     "test_name": "one for each test that ever ran",
 }
 """Tables whose rows stay, or go elsewhere, and why they do not grow without bound."""
+_LOGGED = exists().where(log_piece.c.shard_id == shard.c.id, shard.c.dispatch_id == dispatch.c.id)
 
 
 def drop_details(conn: Connection, before: float, limit: int) -> int:
     """Forgets plans, decisions, shards and results of up to ``limit`` runs that were begun before then; -> how many
     runs. One whose logs are still stored keeps everything."""
-    logged = exists().where(log_piece.c.shard_id == shard.c.id, shard.c.dispatch_id == dispatch.c.id)
     has = or_(exists().where(shard.c.dispatch_id == dispatch.c.id), exists().where(plan.c.dispatch_id == dispatch.c.id))
-    ids = _runs(conn, before, limit, has, ~logged)
+    ids = _runs(conn, before, limit, has, ~_LOGGED)
     for table, mine in _owned(ids) if ids else ():
         if table.name in DETAILS:
             conn.execute(delete(table).where(mine))
@@ -64,9 +64,8 @@ def drop_details(conn: Connection, before: float, limit: int) -> int:
 
 def drop_runs(conn: Connection, before: float, limit: int) -> int:
     """Forgets up to ``limit`` runs that were begun before then, with all that belongs to them; -> how many."""
-    logged = exists().where(log_piece.c.shard_id == shard.c.id, shard.c.dispatch_id == dispatch.c.id)
     unsent = exists().where(outbox.c.dispatch_id == dispatch.c.id, outbox.c.state == "due")
-    ids = _runs(conn, before, limit, ~logged, ~unsent)
+    ids = _runs(conn, before, limit, ~_LOGGED, ~unsent)
     if ids:
         for table, mine in _owned(ids):
             conn.execute(delete(table).where(mine))
