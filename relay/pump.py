@@ -23,6 +23,7 @@ from relay.queue.app import make_app
 from relay.queue.names import OUTBOX
 from relay.reload import follow
 from relay.services import leasing
+from relay.services.readiness import BROKER
 from relay.settings import Settings, load
 from relay.store import chores as chores_stored
 from relay.store import due, tokens
@@ -37,8 +38,6 @@ WINDOWS = {OUTBOX: 20}
 """Where a message is more work than elsewhere: effects are sent several at a time."""
 TIDY_EVERY_S = 60.0
 NOTE_EVERY_S = 30.0
-BROKER = "broker"
-"""Its row among the chores: whether it answers the pump, and so whether there is a pump (``/readyz``)."""
 CHORES_END_S = 2.0
 
 

@@ -18,7 +18,7 @@ from relay.domain.facts import fact_of
 from relay.domain.refs import TAKEN_REFS
 from relay.errors import BadRequest, SignatureInvalid, SignatureMissing, Unavailable
 from relay.services import allowlists, facts
-from relay.services.webhook_secrets import secrets_of
+from relay.services.secret_files import webhook_secrets
 from relay.settings import Settings
 from relay.steps import step
 from relay.store import chores, deliveries
@@ -70,7 +70,7 @@ def take_in(
 ) -> Receipt:
     """Verifies a webhook and commits it. When this returns, the delivery is on disk; it blocks, so not for an event
     loop. Raises BadRequest, SignatureMissing, SignatureInvalid, Unavailable."""
-    verify(body, signature, secrets_of(settings))
+    verify(body, signature, webhook_secrets(settings))
     if not delivery_id or not _DELIVERY.fullmatch(delivery_id):
         problem = "is missing" if not delivery_id else "is not 1 to 64 printable ASCII characters"
         raise BadRequest(f"X-GitHub-Delivery {problem}", "GitHub sends a unique id with each delivery")

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from relay.errors import RelayError
-from relay.services.webhook_secrets import secrets_of
+from relay.services.secret_files import webhook_secrets
 from relay.settings import Settings
 from relay.store import chores
 from relay.store.db import reading
@@ -57,10 +56,6 @@ def parts(engine: Engine, settings: Settings, now: float) -> list[Part]:
 
 
 def _secrets(settings: Settings) -> Part:
-    try:
-        there = bool(secrets_of(settings))
-    except RelayError as exc:
-        return Part("webhook", exc.message, hint=exc.hint or "")
-    if there:
+    if webhook_secrets(settings):
         return Part("webhook")
     return Part("webhook", "no webhook secret is configured", False, "set webhook_secrets or webhook_secrets_file")
