@@ -2,63 +2,29 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from page_browser import DESKTOP, chromium, fits, shot, sync_api, watched
 
 from relay.store.schema import dispatch, shard
 
 pytestmark = pytest.mark.browser
-sync_api = pytest.importorskip("playwright.sync_api", reason="SKIPPED LOUDLY: playwright is not installed")
 
 LOGIT = "test/test_ops.py::TestCommon::test_out"
-CHROMIUM = next((p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None)
-ARGS = [
-    "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-quic",
-]  # fmt: skip
-SHOTS = os.environ.get("RELAY_TEST_SCREENSHOTS")
-"""A folder; where given, the pages are photographed there."""
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    if CHROMIUM is None:
-        pytest.skip("SKIPPED LOUDLY: no Chromium on PATH; apt-get install chromium")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGS)
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
 def page(browser: Any) -> Iterator[Any]:
-    with watched(browser, viewport={"width": 1280, "height": 900}) as page:
+    with watched(browser) as page:
         yield page
-
-
-class watched:
-    """A page that fails the test for anything the policy refused, and for any error in its console."""
-
-    def __init__(self, browser: Any, **options: Any) -> None:
-        self.context = browser.new_context(**options)
-        self.page = self.context.new_page()
-        self.page.set_default_timeout(10_000)
-        self.said: list[str] = []
-        self.page.on("console", lambda m: self.said.append(m.text) if m.type in ("error", "warning") else None)
-        self.page.on("pageerror", lambda e: self.said.append(str(e)))
-
-    def __enter__(self) -> Any:
-        return self.page
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        self.context.close()
-        if kind is None:
-            assert not self.said
 
 
 def test_run_page_follows_the_run_without_a_reload(page: Any, server: str, world: Any) -> None:
@@ -150,14 +116,14 @@ PATHS = {
     "test": "/test/" + LOGIT,
 }
 LOOKS: dict[str, dict[str, Any]] = {
-    "desktop": {"viewport": {"width": 1280, "height": 900}},
+    "desktop": DESKTOP,
     "phone": {
         "viewport": {"width": 390, "height": 844},
         "has_touch": True,
         "is_mobile": True,
         "device_scale_factor": 2,
     },
-    "dark": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "dark"},
+    "dark": {**DESKTOP, "color_scheme": "dark"},
     "phone-dark": {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "color_scheme": "dark"},
 }
 CONTRAST = """() => {
@@ -201,9 +167,6 @@ def test_pages_fit_the_screen_and_can_be_read(browser: Any, server: str, world: 
     with watched(browser, **LOOKS[look]) as page:
         for name, path in PATHS.items():
             page.goto(server + path.format(**ids))
-            wide, screen = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
-            assert wide <= screen, f"{name} has to be pushed sideways"
+            fits(page, name)
             assert page.evaluate(CONTRAST) == [], name
-            if SHOTS:
-                Path(SHOTS).mkdir(parents=True, exist_ok=True)
-                page.screenshot(path=f"{SHOTS}/{name}-{look}.png", full_page=True)
+            shot(page, f"{name}-{look}")

@@ -3,15 +3,13 @@ engineer at eight in the morning. Set RELAY_TEST_SCREENSHOTS to a folder and eac
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from page_browser import DESKTOP, chromium, fits, shot, sync_api, watched
 
 from relay.artifacts import artifacts
 from relay.domain.readiness import Sample, measure
@@ -20,50 +18,30 @@ from relay.store import shard_logs
 from relay.store.schema import dispatch, level_proposal, quarantine, result
 
 pytestmark = pytest.mark.browser
-sync_api = pytest.importorskip("playwright.sync_api", reason="SKIPPED LOUDLY: playwright is not installed")
 
 LOGIT = "test/test_ops.py::TestCommon::test_out"
-CHROMIUM = next((p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None)
-ARGS = [
-    "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-quic",
-]  # fmt: skip
-SHOTS = os.environ.get("RELAY_TEST_SCREENSHOTS")
-DESKTOP: dict[str, Any] = {"viewport": {"width": 1280, "height": 900}}
 PHONE: dict[str, Any] = {"viewport": {"width": 375, "height": 800}, "is_mobile": True, "has_touch": True}
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    if CHROMIUM is None:
-        pytest.skip("SKIPPED LOUDLY: no Chromium on PATH; apt-get install chromium")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGS)
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 class Walk:
     """A page that photographs its steps, and refuses one that is wider than the screen, or anything in the console."""
 
     def __init__(self, browser: Any, name: str, options: dict[str, Any]) -> None:
-        self.page = browser.new_context(**options).new_page()
-        self.page.set_default_timeout(10_000)
+        self.watched = watched(browser, **options)
+        self.page = self.watched.page
         self.name, self.steps = name, 0
-        self.said: list[str] = []
-        self.page.on("console", lambda m: self.said.append(m.text) if m.type in ("error", "warning") else None)
-        self.page.on("pageerror", lambda e: self.said.append(str(e)))
 
     def step(self, what: str) -> None:
         self.steps += 1
-        wide, screen = self.page.evaluate(
-            "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
-        )
-        assert wide <= screen, f"{what} has to be pushed sideways"
-        assert not self.said, what
-        if SHOTS:
-            Path(SHOTS).mkdir(parents=True, exist_ok=True)
-            self.page.screenshot(path=f"{SHOTS}/{self.name}-{self.steps}-{what}.png", full_page=True)
+        fits(self.page, what)
+        assert not self.watched.said, what
+        shot(self.page, f"{self.name}-{self.steps}-{what}")
 
 
 def failed_with_log(world: Any, settings: Any) -> str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import os
 import re
-import shutil
 import socket
 import time
 from collections.abc import Iterator
@@ -15,6 +13,7 @@ from urllib.parse import quote
 
 import outbound_servers
 import pytest
+from page_browser import chromium, fits, shot, sync_api, watched
 
 from relay.demo.github_people import CLIENT_ID, CLIENT_SECRET
 from relay.settings import Settings
@@ -23,15 +22,8 @@ from relay.store.schema import dispatch, outbox, pull_request
 from relay.web.app import create_app
 
 pytestmark = pytest.mark.browser
-sync_api = pytest.importorskip("playwright.sync_api", reason="SKIPPED LOUDLY: playwright is not installed")
 
 AXE = Path(__file__).parents[2] / "data/axe-core/axe.min.js"
-CHROMIUM = next((p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None)
-ARGS = [
-    "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-quic",
-]  # fmt: skip
-SHOTS = os.environ.get("RELAY_TEST_SCREENSHOTS")
 TEST = "test/test_ops.py::TestCommon::test_out"
 MOST_SCRIPT = 60_000
 RULES: dict[str, Any] = {
@@ -49,13 +41,10 @@ HOSTILE = (
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    if CHROMIUM is None:
-        pytest.skip("SKIPPED LOUDLY: no Chromium on PATH; apt-get install chromium")
     sync_api.expect.set_options(timeout=20_000)
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGS)
+    with chromium() as browser:
         yield browser
-        browser.close()
+    sync_api.expect.set_options(timeout=5_000)  # as it is by itself: other modules are not to wait longer
 
 
 @pytest.fixture
@@ -81,37 +70,6 @@ def site(world: Any, tmp_path: Path) -> Iterator[str]:
             yield url
 
 
-class watched:
-    """A page that fails the test for anything that the policy refused, and for any error in its console."""
-
-    def __init__(self, browser: Any, **options: Any) -> None:
-        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
-        self.page = self.context.new_page()
-        self.page.set_default_timeout(30_000)
-        self.said: list[str] = []
-        self.page.on("console", self._hear)
-        self.page.on("pageerror", lambda e: self.said.append(str(e)))
-
-    def _hear(self, message: Any) -> None:
-        missing = message.text.startswith("Failed to load resource") and "/nowhere" in message.location["url"]
-        if message.type in ("error", "warning") and not missing:
-            self.said.append(f"{message.text} ({message.location['url']})")
-
-    def __enter__(self) -> Any:
-        return self.page
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        self.context.close()
-        if kind is None:
-            assert not self.said
-
-
-def shot(page: Any, name: str) -> None:
-    if SHOTS:
-        Path(SHOTS).mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=f"{SHOTS}/{name}.png", full_page=True)
-
-
 def sign_in(page: Any, login: str) -> None:
     page.get_by_role("link", name="Sign in").click()
     page.get_by_role("link", name=f"Continue as {login}").click()
@@ -122,7 +80,7 @@ def test_ci_owner_finds_the_stuck_queue_and_mends_it(browser: Any, site: str, wo
     world.running()
     for n in range(3):
         world.effect(None, "hud", state="parked", stream=f"hud:{n}", last_error=f"HTTP 403: {n}")
-    with watched(browser) as page:
+    with watched(browser, wait_s=30) as page:
         page.goto(site)
         sync_api.expect(page.get_by_role("main")).to_contain_text("no worker alive")
         page.get_by_role("navigation", name="Site").get_by_role("link", name="Queues").click()
@@ -161,7 +119,7 @@ def test_ci_owner_finds_the_stuck_queue_and_mends_it(browser: Any, site: str, wo
 def test_release_manager_reads_without_knowing_the_device(browser: Any, site: str, world: Any) -> None:
     """Is the pull request that everybody talks about fine? From the search box by keyboard to the reason, to paper."""
     world.job(world.failed_run(), "unit", "completed", "failure")
-    with watched(browser) as page:
+    with watched(browser, wait_s=30) as page:
         page.goto(site)
         page.keyboard.press("/")
         page.keyboard.type("#171234")
@@ -214,14 +172,14 @@ def test_axe_finds_nothing_serious_on_any_page(browser: Any, site: str, world: A
     options = {"viewport": {"width": 390, "height": 844}, "is_mobile": True} if look == "phone" else {}
     found, axe = [], AXE.read_text(encoding="utf-8")
     # axe is brought by the debugger, which asks no policy of the page; what axe itself makes must pass, too
-    with watched(browser, color_scheme="dark" if look == "dark" else "light", bypass_csp=True, **options) as page:
+    options = {"bypass_csp": True, "color_scheme": "dark" if look == "dark" else "light", **options}
+    with watched(browser, wait_s=30, missing="/nowhere", **options) as page:
         page.goto(site)
         sign_in(page, "oscar")
         for name, path in paths.items():
             answer = page.goto(site + path)
             assert answer.status == (404 if name == "not-found" else 200), name
-            wide, screen = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
-            assert wide <= screen, f"{name} has to be pushed sideways"
+            fits(page, name)
             page.evaluate(axe)
             rules = {"runOnly": RULES[look]}
             result = page.evaluate("rules => axe.run(document, rules)", rules)
@@ -257,7 +215,7 @@ def test_hostile_strings_stay_strings_on_every_page(browser: Any, site: str, wor
                              "heard_at": time.time()})  # fmt: skip
     with world.engine.begin() as conn:
         test_names.note(conn, [test, test + "2"])
-    with watched(browser) as page:
+    with watched(browser, wait_s=30, missing="/nowhere") as page:
         page.goto(site)
         sign_in(page, "oscar")
         names = ["/", "/crcr", "/crcr/torch-spyre/torch-spyre", "/pr/171234", f"/run/{id}", f"/run/{done}",
