@@ -21,7 +21,7 @@ class Scenario:
     in whatever currency.
     """
 
-    days: float = 30.0
+    days: float = 7.0
     pull_requests: int = 3000
     pushes: int = 6
     stack_share: float = 0.3

@@ -88,7 +88,7 @@ def test_traffic_is_what_the_scenario_says() -> None:
 
 
 def test_a_stack_is_pushed_together() -> None:
-    events = list(arrivals(Scenario(pull_requests=60, stack_share=1.0, stack_size=30, seed=3)))
+    events = list(arrivals(Scenario(days=30, pull_requests=60, stack_share=1.0, stack_size=30, seed=3)))
     for action in ("opened", "synchronize"):
         first = [one.at for one in events if one.event.action == action and one.event.number <= 30][:30]
         assert len(first) == 30, action
