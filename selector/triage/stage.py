@@ -151,11 +151,11 @@ def _answers(
 
 def _allowed(subject: Subject, asked: Opinion, answer: Opinion) -> Opinion:
     """An agent's answer, but for a drop that it may not make: of what the change edits or adds, or on its own word."""
-    if answer.ruling is Ruling.IRRELEVANT and answer.by == CONFIRMS and MUST_RUN.isdisjoint(subject.impact.codes):
+    edited = not MUST_RUN.isdisjoint(subject.impact.codes)
+    confirmed = answer.ruling is Ruling.IRRELEVANT and answer.by == CONFIRMS
+    if answer.ruling is Ruling.RELEVANT or (confirmed and not edited):
         return answer
-    if answer.ruling is Ruling.RELEVANT:
-        return answer
-    why = "the change edits or adds it" if not MUST_RUN.isdisjoint(subject.impact.codes) else "no critic agreed"
+    why = "the change edits or adds it" if edited else "no critic agreed"
     reason = f"kept: {answer.by} would leave it out, and {why}; {asked.reason}"
     return replace(asked, ruling=Ruling.RELEVANT, code="agent-unconfirmed", reason=reason)
 
