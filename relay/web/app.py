@@ -33,6 +33,8 @@ from relay.web import (
     webhook,
     workers,
 )
+from relay.web.pages_headers import add_security_headers
+from relay.web.pages_static import mount_static
 from relay.web.twins.table import describe
 
 
@@ -52,7 +54,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.engine = engine
     app.state.settings = settings
     problems.install(app)
-    pages.add_security_headers(app)
+    add_security_headers(app)
     for module in (
         feeds,  # before pages whose addresses would take its own for names
         webhook,
@@ -75,7 +77,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(module.router)
     app.include_router(backends.router)
     app.include_router(agents.router)
-    pages.mount_static(app)
+    mount_static(app)
     modules = (pages, pages_run, pages_search, pages_config, pages_operate, backends, upgrade, agents)
     describe(app, [route for module in modules for route in module.router.routes if isinstance(route, APIRoute)])
     return app

@@ -16,12 +16,10 @@ from relay.services import allowlists, quarantining, trying
 from relay.store import views, views_pr, views_quality, views_test
 from relay.store.db import reading
 from relay.web import configured, pages_health
-from relay.web.page_route import PageRoute, error_page
+from relay.web.page_route import PageRoute
 from relay.web.pages_gantt import seconds_left
-from relay.web.pages_headers import add_security_headers
 from relay.web.pages_render import render
 from relay.web.pages_stages import progress
-from relay.web.pages_static import mount_static
 from relay.web.pages_text import (
     bad_first,
     iso,
@@ -33,12 +31,8 @@ from relay.web.pages_text import (
     test_href,
 )
 
-__all__ = ["PageRoute", "add_security_headers", "error_page", "mount_static", "router"]
-
 Map = dict[str, Any]
 DAY_S = 86400.0
-
-
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 

@@ -10,14 +10,14 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
-from sqlalchemy import select
 
 from relay.errors import BadRequest, DocumentError, RelayError, SettingsError
 from relay.services import allowlists
 from relay.services.config_entries import STATES, Line, blame, counted, entries
 from relay.settings import Settings
+from relay.store import views_config
+from relay.store.allowlists import stamp
 from relay.store.db import reading
-from relay.store.schema import allowlist_version, proposal
 from relay.web import configured
 from relay.web.page_route import PageRoute
 from relay.web.pages_render import render
@@ -41,9 +41,7 @@ def config_data(
     now = time.time()
     settings: Settings = request.app.state.settings
     with reading(request.app.state.engine) as conn:
-        removed = select(proposal.c.subject, proposal.c.reason)
-        of_device = removed.where(proposal.c.device == settings.device, proposal.c.state == "open")
-        dead = {row.subject: row.reason for row in conn.execute(of_device.where(proposal.c.kind == "remove"))}
+        dead = views_config.dead(conn, settings.device)
     all_rows, problem = _entries(settings, now, dead)
     wanted = {"state": state, "file": file, "owner": owner}
     rows = [row for row in all_rows if all(v is None or _word(row[k]) == v for k, v in wanted.items())]
@@ -116,10 +114,8 @@ def _allowlist(request: Request, now: float) -> dict[str, Any]:
     except (SettingsError, DocumentError) as exc:
         return {**found, "problem": _nowhere(state.settings, str(exc))}
     with reading(state.engine) as conn:
-        newest = select(allowlist_version.c.loaded_at).where(allowlist_version.c.kind == "allowlist")
-        found["since"] = conn.execute(
-            newest.order_by(allowlist_version.c.loaded_at.desc()).limit(1)
-        ).scalar_one_or_none()
+        version = stamp(conn)
+    found["since"] = version[1] if version is not None else None
     problem = allowlists.problem(state.engine, state.settings)
     found["problem"] = _nowhere(state.settings, str(problem)) if problem else ""
     found["entries"] = [

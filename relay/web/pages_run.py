@@ -60,14 +60,7 @@ class RunQuery:
         return {k: v for k, v in self.values.items() if v != RUN_DEFAULTS[k]}
 
 
-RUN_DEFAULTS: Map = {
-    "side": "head",
-    "outcome": None,
-    "page": 1,
-    "per": views_run.PER_PAGE,
-    "stage": None,
-    "dpage": 1,
-}
+RUN_DEFAULTS: Map = RunQuery().values
 
 
 def run_data(request: Request, id: str, query: RunQuery) -> Map:

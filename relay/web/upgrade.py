@@ -15,7 +15,7 @@ from relay.store import views_upgrade
 from relay.store.db import reading
 from relay.store.upgrade_changes import Wanted
 from relay.upgrade_report import markdown
-from relay.web.pages import PageRoute
+from relay.web.page_route import PageRoute
 from relay.web.pages_render import render
 from selector.discover.diff.compare import KINDS
 from selector.verify.upgrade import STANDINGS
