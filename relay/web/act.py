@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import structlog
 from fastapi import APIRouter, Request
@@ -16,7 +15,7 @@ from relay.domain.access import Viewer
 from relay.errors import BadRequest, RelayError
 from relay.services import acting, quarantining
 from relay.web import sessions
-from relay.web.limits import Buckets
+from relay.web.limits import Buckets, shared
 from relay.web.page_route import PageRoute, open_to_all
 from relay.web.sign_in import local
 from relay.web.viewers import form_of
@@ -136,8 +135,4 @@ def whole(text: str, name: str) -> int:
 
 
 def _buckets(request: Request) -> Buckets:
-    state: Any = request.app.state
-    if not hasattr(state, "act_buckets"):
-        state.act_buckets = Buckets(PER_MINUTE, BURST)
-    buckets: Buckets = state.act_buckets
-    return buckets
+    return shared(request.app.state, "act_buckets", PER_MINUTE, BURST)

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Any
 
 from relay.errors import RateLimited
 
@@ -42,3 +43,11 @@ class Buckets:
                 "wait as Retry-After says; what was refused is not counted",
                 retry_after=wait,
             )
+
+
+def shared(state: Any, name: str, per_minute: float, burst: int) -> Buckets:
+    """The buckets called ``name`` of an application (``app.state``), made when they are first asked for."""
+    if not hasattr(state, name):
+        setattr(state, name, Buckets(per_minute, burst))
+    buckets: Buckets = getattr(state, name)
+    return buckets

@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from relay.errors import BadRequest, Forbidden, RelayError, Unauthorized
 from relay.settings import Settings
-from relay.web.limits import Buckets
+from relay.web.limits import Buckets, shared
 from relay.web.pages_render import render
 from relay.web.viewers import may_ever, viewer_of
 
@@ -102,12 +102,8 @@ def address(request: Request) -> str:
 
 def buckets_of(request: Request) -> Buckets:
     """How often one address may read."""
-    state = request.app.state
-    if not hasattr(state, "read_buckets"):
-        settings: Settings = state.settings
-        state.read_buckets = Buckets(settings.reads_per_minute, settings.reads_burst)
-    buckets: Buckets = state.read_buckets
-    return buckets
+    settings: Settings = request.app.state.settings
+    return shared(request.app.state, "read_buckets", settings.reads_per_minute, settings.reads_burst)
 
 
 def _here(request: Request) -> str:

@@ -18,7 +18,7 @@ from relay.github.people import People, Person
 from relay.settings import Settings
 from relay.store import audit, web_sessions
 from relay.web import sessions
-from relay.web.limits import Buckets
+from relay.web.limits import Buckets, shared
 from relay.web.page_route import PageRoute, address, open_to_all
 from relay.web.viewers import form_of, named_teams
 
@@ -123,8 +123,4 @@ def _redirect(settings: Settings) -> str:
 
 
 def _buckets(request: Request) -> Buckets:
-    state = request.app.state
-    if not hasattr(state, "sign_in_buckets"):
-        state.sign_in_buckets = Buckets(PER_MINUTE, BURST)
-    buckets: Buckets = state.sign_in_buckets
-    return buckets
+    return shared(request.app.state, "sign_in_buckets", PER_MINUTE, BURST)
