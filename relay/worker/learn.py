@@ -5,7 +5,6 @@ A logistic regression: few features, few thousand examples, and weights that a p
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import torch
 
 from relay.errors import RelayError
+from relay.worker.replay.job import taken
 from selector.plan.learned import CODE, FORMAT, NUMBERS, features
 from selector.replay.training import Example
 
@@ -46,7 +46,7 @@ def fit(examples: Sequence[Example], origin: dict[str, Any], seed: str) -> Fitte
             f"{len(faults)} faults that some test finds, of kinds that may be learned from",
             f"{LEAST_FAULTS} are needed",
         )
-    held = {fault for fault in faults if _part(fault, seed) < HELD_OUT}
+    held = {fault for fault in faults if taken(f"{seed} held", fault, HELD_OUT)}
     learned = [one for one in examples if one.fault not in held]
     tested = [one for one in examples if one.fault in held]
     codes = sorted({one.ranked.codes[0] for one in learned if one.ranked.codes})
@@ -71,10 +71,6 @@ def fit(examples: Sequence[Example], origin: dict[str, Any], seed: str) -> Fitte
             "origin": {**origin, "faults": len(faults) - len(held), "tests": len(learned), "torch": torch.__version__},
         }
     )
-
-
-def _part(fault: str, seed: str) -> float:
-    return int.from_bytes(hashlib.blake2b(f"{seed} held {fault}".encode(), digest_size=8).digest(), "big") / 2**64
 
 
 def _fitted(examples: Sequence[Example], names: Sequence[str]) -> tuple[list[float], float]:

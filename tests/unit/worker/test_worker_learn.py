@@ -42,9 +42,10 @@ def test_metrics_are_of_faults_that_were_not_fitted() -> None:
 
 
 def _fitted_faults() -> set[str]:
-    from relay.worker.learn import HELD_OUT, _part
+    from relay.worker.learn import HELD_OUT
+    from relay.worker.replay.job import taken
 
-    return {f"fault-{f}" for f in range(40) if _part(f"fault-{f}", "1") >= HELD_OUT}
+    return {f"fault-{f}" for f in range(40) if not taken("1 held", f"fault-{f}", HELD_OUT)}
 
 
 def test_the_same_examples_give_the_same_weights() -> None:
