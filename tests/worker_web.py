@@ -7,10 +7,14 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
+import uvicorn
 from factories import make_run, shard_spec
 from sqlalchemy import Engine, select
 
@@ -19,6 +23,7 @@ from relay.store import results, shards
 from relay.store.db import open_engine, reading
 from relay.store.schema import result as result_table
 from relay.store.schema import shard
+from relay.web.app import create_app
 from relay.worker.config import WorkerConfig
 
 SOURCE = """
@@ -52,6 +57,24 @@ def free_port() -> int:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])
+
+
+@contextlib.contextmanager
+def worker_api(settings: Settings) -> Iterator[httpx2.Client]:
+    """A client of the worker API of a web process in a thread; its database is there already."""
+    config = uvicorn.Config(create_app(settings), host="127.0.0.1", port=0, log_level="critical")
+    running = uvicorn.Server(config)
+    thread = threading.Thread(target=running.run)
+    thread.start()
+    while not running.started:
+        time.sleep(0.01)
+    port = running.servers[0].sockets[0].getsockname()[1]
+    try:
+        with httpx2.Client(base_url=f"http://127.0.0.1:{port}/worker", trust_env=False, timeout=30) as client:
+            yield client
+    finally:
+        running.should_exit = True
+        thread.join(10)
 
 
 class Relay:

@@ -5,22 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
 import pytest
-import uvicorn
 from factories import make_run, result_line, shard_spec
 from sqlalchemy import select
-from worker_web import free_port
+from worker_web import free_port, worker_api
 
 from relay.settings import Settings
 from relay.store import shards
 from relay.store.schema import result, shard
-from relay.web.app import create_app
 
 TEST = "test/test_x.py::TestA::test_b"
 KEY = {"Authorization": "Bearer the key"}
@@ -28,17 +25,8 @@ KEY = {"Authorization": "Bearer the key"}
 
 @pytest.fixture
 def api(engine, tmp_path) -> Iterator[httpx2.Client]:
-    settings = Settings(data_dir=tmp_path, worker_key="the key")
-    running = uvicorn.Server(uvicorn.Config(create_app(settings), host="127.0.0.1", port=0, log_level="critical"))
-    thread = threading.Thread(target=running.run)
-    thread.start()
-    while not running.started:
-        time.sleep(0.01)
-    port = running.servers[0].sockets[0].getsockname()[1]
-    with httpx2.Client(base_url=f"http://127.0.0.1:{port}/worker", trust_env=False, timeout=30) as client:
+    with worker_api(Settings(data_dir=tmp_path, worker_key="the key")) as client:
         yield client
-    running.should_exit = True
-    thread.join(10)
 
 
 @pytest.fixture

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
 from collections.abc import Iterator
 
 import httpx2
 import pytest
-import uvicorn
 from factories import make_run, result_line, shard_spec
 from sqlalchemy import select
+from worker_web import worker_api
 
 from relay.settings import Settings
 from relay.store import shards
 from relay.store.schema import result, shard, worker
-from relay.web.app import create_app
 from relay.web.workers import MAX_HELLO_BYTES, MAX_REPORT_BYTES, MAX_RESULTS_BYTES
 
 TEST = "test/test_x.py::TestA::test_b"
@@ -26,17 +23,8 @@ KEY = {"Authorization": "Bearer the key"}
 
 @pytest.fixture
 def api(engine, tmp_path) -> Iterator[httpx2.Client]:
-    settings = Settings(data_dir=tmp_path, worker_key="the key")
-    running = uvicorn.Server(uvicorn.Config(create_app(settings), host="127.0.0.1", port=0, log_level="critical"))
-    thread = threading.Thread(target=running.run)
-    thread.start()
-    while not running.started:
-        time.sleep(0.01)
-    port = running.servers[0].sockets[0].getsockname()[1]
-    with httpx2.Client(base_url=f"http://127.0.0.1:{port}/worker", trust_env=False, timeout=30) as client:
+    with worker_api(Settings(data_dir=tmp_path, worker_key="the key")) as client:
         yield client
-    running.should_exit = True
-    thread.join(10)
 
 
 @pytest.fixture
