@@ -115,7 +115,7 @@ class _Dispatch:
 
     def _event(self, look: Look) -> Any:
         """What is told: of a dispatch that repeats one, that one's event."""
-        first = dispatches.get(look.conn, self.run.rerun_of) if self.run and self.run.rerun_of else self.run
+        first = dispatches.first_of(look.conn, self.run) if self.run is not None else None
         return look.body(first.delivery_id) if first is not None else None
 
     def _text(self) -> str:

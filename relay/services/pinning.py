@@ -59,7 +59,7 @@ def device_for(engine: Engine, settings: Settings, run: Row[Any], claim: str, no
 
 
 def _named(conn: Connection, settings: Settings, run: Row[Any]) -> depends.Dependency | None:
-    first = dispatches.get(conn, run.rerun_of) if run.rerun_of else run
+    first = dispatches.first_of(conn, run)
     told = deliveries.get(conn, first.delivery_id) if first is not None else None
     text = depends.text_of(deliveries.unpack(told.body)) if told is not None and told.body is not None else ""
     if not text:

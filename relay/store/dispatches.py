@@ -29,6 +29,15 @@ def get(conn: Connection, dispatch_id: str) -> Row[Any] | None:
     return conn.execute(select(dispatch).where(dispatch.c.id == dispatch_id)).one_or_none()
 
 
+def first_of(conn: Connection, run: Row[Any]) -> Row[Any] | None:
+    """The dispatch that ``run`` repeats in the end, itself where it repeats none: its delivery is the event. None when
+    one on the way is no longer stored."""
+    found: Row[Any] | None = run
+    while found is not None and found.rerun_of:
+        found = get(conn, found.rerun_of)
+    return found
+
+
 def deliveries_of(conn: Connection, dispatch_ids: Iterable[str]) -> dict[str, str]:
     """Dispatch -> the delivery that it is for."""
     query = select(dispatch.c.id, dispatch.c.delivery_id).where(dispatch.c.id.in_(list(dispatch_ids)))

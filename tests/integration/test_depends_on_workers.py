@@ -133,6 +133,16 @@ def test_a_rerun_takes_the_same_commit_whatever_the_pull_request_has_become(here
     assert [row.spec for row in here.shards(again.id)] == [row.spec for row in here.shards(run.id)]
 
 
+def test_a_rerun_of_a_rerun_reads_the_text_of_the_first(here):
+    """Neither came to a plan or a pin: what they repeat is selected anew."""
+    first = make_run(here.engine, delivery_id=told(here), state="failed")
+    asked = [make_delivery(here.engine, event="check_run", state="noted") for _ in range(2)]
+    again = make_run(here.engine, delivery_id=asked[0], state="failed", rerun_of=first)
+    run = selected(here, delivery_id=asked[1], rerun_of=again)
+    assert run.pin == {"repo": REPO, "number": 12, "sha": SHA, "state": "open"}
+    assert sheet(here, run) == THEIRS
+
+
 def test_who_is_not_trusted_gets_our_own_configs_and_the_reason(here, github):
     run = selected(here, author_trusted=False)
     assert run.pin["problem"] == f"ann is not trusted by {REPO}"
