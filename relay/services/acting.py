@@ -7,7 +7,7 @@ from sqlalchemy import Connection, insert, select
 
 from relay.domain.access import Viewer
 from relay.errors import BadRequest, Conflict, Forbidden, NotFound
-from relay.store import audit, outbox_ops
+from relay.store import audit, outbox_ops, reruns
 from relay.store.ids import new_id
 from relay.store.schema import delivery, dispatch, job, rerun
 from relay.store.views_parts import CLOSED
@@ -47,22 +47,9 @@ def run_again(conn: Connection, viewer: Viewer, dispatch_id: str, scope: str, no
     came = {"id": asked, "event": "rerun", "action": "asked", "repo": run.upstream, "received_at": now, "attempts": 0}
     said = f"{viewer.login} asked for it at the page of the run"
     conn.execute(insert(delivery).values(**came, state="routed", code="rerun-asked", reason=said))
-    rows = [
-        {
-            "id": new_id(now),
-            "delivery_id": asked,
-            "dispatch_id": dispatch_id,
-            "run_id": run_id,
-            "scope": of,
-            "requested_by": viewer.login,
-            "state": "waiting",
-            "due_at": now,
-            "created_at": now,
-        }
-        for run_id, of in wanted
-    ]
-    conn.execute(insert(rerun), rows)
-    detail = {"pr": run.pr_number, "sha": run.head_sha, "scope": wanted[0][1], "runs": len(rows)}
+    whole = [(dispatch_id, run_id, of) for run_id, of in wanted]
+    reruns.add(conn, asked, whole, requested_by=viewer.login, now=now)
+    detail = {"pr": run.pr_number, "sha": run.head_sha, "scope": wanted[0][1], "runs": len(wanted)}
     _note(conn, viewer, "rerun.ask", run.downstream, now, detail, dispatch_id)
     return f"{run.downstream} runs {'this' if wanted[0][1] != 'failed' else 'what failed'} again within seconds."
 

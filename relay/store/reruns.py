@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, select, update
@@ -33,6 +34,19 @@ def ask(conn: Connection, delivery_id: str, upstream: str, fact: RerunFact, now:
         told = [row for row in told if row.id == newest[row.downstream_key] and row.id not in shown]
     scope = "all" if named is None else "failed"
     wanted = [(row.id, row.run_id, scope) for row in runs] + [(row.id, "", "dispatch") for row in told]
+    return add(conn, delivery_id, wanted, requested_by=fact.requested_by, now=now, check_run_id=named)
+
+
+def add(
+    conn: Connection,
+    delivery_id: str,
+    wanted: Iterable[tuple[str, str, str]],
+    *,
+    requested_by: str | None,
+    now: float,
+    check_run_id: str | None = None,
+) -> int:
+    """One row, due now, for each (dispatch, run id, scope); -> how many are new."""
     asked = 0
     for dispatch_id, run_id, of in wanted:
         asked += insert_once(
@@ -44,8 +58,8 @@ def ask(conn: Connection, delivery_id: str, upstream: str, fact: RerunFact, now:
                 "dispatch_id": dispatch_id,
                 "run_id": run_id,
                 "scope": of,
-                "check_run_id": named,
-                "requested_by": fact.requested_by,
+                "check_run_id": check_run_id,
+                "requested_by": requested_by,
                 "state": "waiting",
                 "due_at": now,
                 "created_at": now,
