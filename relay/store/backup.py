@@ -102,7 +102,7 @@ def restore(engine: Engine, source: Path, now: float) -> Manifest:
                 due.make_all_due(conn, now)
                 _move_sequences(conn)
             return found
-    except (zipfile.BadZipFile, KeyError, EOFError) as exc:
+    except (zipfile.BadZipFile, KeyError, EOFError, json.JSONDecodeError, UnicodeDecodeError) as exc:
         raise BadRequest(f"{source}: not a whole backup: {exc}", "give a file that `relay backup` made") from exc
     except OSError as exc:
         raise BadRequest(f"{source}: {exc.strerror or exc}", "give the path of a backup") from exc
@@ -139,9 +139,12 @@ def _write(lines: Iterator[bytes], write: Callable[[bytes], Any]) -> tuple[int, 
 
 def _manifest(file: zipfile.ZipFile, source: Path) -> Manifest:
     told = json.loads(file.read(MANIFEST))
-    if told.pop("format", None) != FORMAT:
+    if not isinstance(told, dict) or told.pop("format", None) != FORMAT:
         raise BadRequest(f"{source}: a backup of another format", "restore with the release that made it")
-    return Manifest(**told)
+    try:
+        return Manifest(**told)
+    except TypeError as exc:
+        raise BadRequest(f"{source}: {MANIFEST}: {exc}", "give a file that `relay backup` made") from exc
 
 
 def _must_be_empty(conn: Connection) -> None:

@@ -182,7 +182,25 @@ def test_what_cannot_be_restored_is_refused_and_changes_nothing(new_database: An
     with pytest.raises(BadRequest, match="table delivery is damaged"):
         backup.restore(target, broken, 2.0)
     (tmp_path / "text.zip").write_text("no zip")
-    for name, told in (("text.zip", "not a whole backup"), ("nowhere.zip", "No such file")):
+    manifests = {
+        "nojson": b"{",
+        "bytes": b"\xff",
+        "list": b"[1]",
+        "foreign": b'{"format": 0}',
+        "less": b'{"format": 1}',
+    }
+    for name, data in manifests.items():
+        with zipfile.ZipFile(tmp_path / f"{name}.zip", "w") as new:
+            new.writestr("manifest.json", data)
+    for name, told in (
+        ("text.zip", "not a whole backup"),
+        ("nojson.zip", "not a whole backup"),
+        ("bytes.zip", "not a whole backup"),
+        ("list.zip", "another format"),
+        ("foreign.zip", "another format"),
+        ("less.zip", "missing .* required"),
+        ("nowhere.zip", "No such file"),
+    ):
         with pytest.raises(BadRequest, match=told):
             backup.restore(target, tmp_path / name, 2.0)
     with pytest.raises(BadRequest, match="No such file"):
