@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -46,6 +47,18 @@ class Artifacts:
             return
         except OSError as exc:
             raise Unavailable(f"the artifact store does not remove {name}: {exc}", "see its log") from exc
+
+    def drop_in_order(self, names: Iterable[str]) -> int:
+        """Removes one after the other, for as long as the store answers; -> how many. Unavailable when it was none."""
+        gone = 0
+        try:
+            for name in names:
+                self.drop(name)
+                gone += 1
+        except Unavailable:
+            if not gone:
+                raise
+        return gone
 
 
 def artifacts(settings: Settings) -> Artifacts:

@@ -322,7 +322,8 @@ class VariantResult:
     ``variant`` is the generated method name with the device's name in it (``test_bar_add_spyre_float32``); ``kernels``
     how many device kernels ran (0: the test never touched the device), None when not metered; ``modelled_us`` the
     emulator's estimate; ``message`` the first lines of the failure; ``mode`` what the config expected; ``attempt``
-    which repeat of a re-run it is, from 0; ``worker`` and ``lab`` where it ran ("" where nobody said).
+    which repeat of a re-run it is, from 0; ``worker`` and ``lab`` where it ran ("" where nobody said); ``log_fault``
+    the environment fault that the end of its log told of, where ``log_tail`` itself is not at hand.
     """
 
     test: TestId
@@ -341,6 +342,7 @@ class VariantResult:
     attempt: int = 0
     worker: str = ""
     lab: str = ""
+    log_fault: str | None = None
 
     @property
     def key(self) -> str:

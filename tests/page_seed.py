@@ -13,12 +13,16 @@ from typing import Any
 
 from sqlalchemy import JSON, Engine, Table, text
 
+from relay.artifacts import Artifacts
 from relay.domain.readiness import Readiness
+from relay.services import log_tails
 from relay.store import schema
 
 DAY = 86400.0
 OUTCOMES = ["passed"] * 92 + ["self_skipped"] * 4 + ["xfailed"] * 2 + ["failed", "error"]
 OPS = ["add", "mm", "logit", "softmax", "clamp", "where", "cat", "sum", "mean", "exp", "bmm", "relu", "sigmoid", "pow"]
+LOG = "\n".join(f"  step {n:03}: aten::{OPS[n % len(OPS)]} on spyre, 32 x 128 sticks" for n in range(120))
+"""some 6 kB, of the 8 that a worker sends"""
 JOBS = ["build", "unit (3.11)", "unit (3.12)", "ops", "distributed", "docs", "nightly wheel"]
 
 
@@ -49,9 +53,9 @@ class Seeded:
     sha: str
 
 
-def seed(engine: Engine, size: Size, now: float, number: int = 7) -> Seeded:
-    """Fills an empty, migrated database."""
-    made = _Made(size, now, random.Random(number))
+def seed(engine: Engine, size: Size, now: float, store: Artifacts | None = None, number: int = 7) -> Seeded:
+    """Fills an empty, migrated database, and ``store`` with the ends of its failures' logs."""
+    made = _Made(size, now, random.Random(number), store)
     with engine.begin() as conn:
         load = _copy if engine.dialect.name == "postgresql" else _executemany
         for table, rows in made.tables():
@@ -68,7 +72,7 @@ def seed(engine: Engine, size: Size, now: float, number: int = 7) -> Seeded:
 
 def again(size: Size, now: float, number: int = 7) -> Seeded:
     """What ``seed`` answered for the same arguments."""
-    return _Made(size, now, random.Random(number)).seeded()
+    return _Made(size, now, random.Random(number), None).seeded()
 
 
 def _executemany(conn: Any, table: Table, rows: Iterable[dict[str, Any]]) -> None:
@@ -105,8 +109,9 @@ def _values(table: Table, rows: Iterable[dict[str, Any]]) -> Iterator[tuple[Any,
 
 
 class _Made:
-    def __init__(self, size: Size, now: float, draw: random.Random) -> None:
-        self.size, self.now, self.draw = size, now, draw
+    def __init__(self, size: Size, now: float, draw: random.Random, store: Artifacts | None) -> None:
+        self.size, self.now, self.draw, self.store = size, now, draw, store
+        self.tails: list[dict[str, Any]] = []
         self.backends = ["torch-spyre/torch-spyre"] + [
             f"lab-{n:03}/accelerator-{n:03}" for n in range(size.backends - 1)
         ]
@@ -128,6 +133,7 @@ class _Made:
         yield schema.plan, self._plans()
         yield schema.shard, self.shards
         yield schema.result, self._results()
+        yield schema.log_tail, self.tails
         yield schema.decision, self._decisions()
         yield schema.outbox, self._effects()
         yield schema.hud_row, self._hud_rows()
@@ -331,34 +337,51 @@ class _Made:
                 }
 
     def _results(self) -> Iterator[dict[str, Any]]:
-        draw, id = self.draw, 0
+        """A run's at a time: as workers report, fifty of a shard are a report."""
+        id = 0
         for n, row in enumerate(self.ours):
-            bad = row["conclusion"] == "failure"
-            for k in range(self.per_run):
-                id += 1
-                test = self._test(n, k % 60)
-                outcome = draw.choice(OUTCOMES) if bad else "passed" if k % 20 else "self_skipped"
-                message = f"AssertionError: mismatch number {k % 7}" if outcome in ("failed", "error") else None
-                yield {
-                    "id": id,
-                    "dispatch_id": row["id"],
-                    "shard_id": f"{n:024x}{k % 8:08x}",
-                    "side": "head",
-                    "test": test,
-                    "variant": f"{test.rpartition('::')[2]}_{k:05}_spyre_float32",
-                    "attempt": 0,
-                    "op": OPS[k % len(OPS)],
-                    "dtype": "float32",
-                    "mode": "mandatory_success",
-                    "outcome": outcome,
-                    "seconds": 0.01,
-                    "kernels": 12,
-                    "modelled_us": 61.0 + k % 50,
-                    "message": message,
-                    "log_tail": message,
-                    "fence": 1,
-                    "recorded_at": row["created_at"] + 60,
-                }
+            shards: dict[str, list[dict[str, Any]]] = {}
+            for line in self._lines(n, row):
+                shards.setdefault(line["shard_id"], []).append(line)
+            for shard_id, lines in shards.items():
+                for start in range(0, len(lines), 50):
+                    for told in self._reported(shard_id, lines[start : start + 50], row["created_at"] + 60):
+                        id += 1
+                        yield {"id": id, **told}
+
+    def _reported(self, shard_id: str, lines: list[dict[str, Any]], at: float) -> list[dict[str, Any]]:
+        if self.store is None:
+            return [{key: value for key, value in line.items() if key != "log_tail"} for line in lines]
+        told, made = log_tails.keep(self.store, shard_id, lines)
+        if made is not None:
+            self.tails.append({"shard_id": shard_id, "name": made, "stored_at": at})
+        return told
+
+    def _lines(self, n: int, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        draw, bad = self.draw, row["conclusion"] == "failure"
+        for k in range(self.per_run):
+            test = self._test(n, k % 60)
+            outcome = draw.choice(OUTCOMES) if bad else "passed" if k % 20 else "self_skipped"
+            message = f"AssertionError: mismatch number {k % 7}" if outcome in ("failed", "error") else None
+            yield {
+                "dispatch_id": row["id"],
+                "shard_id": f"{n:024x}{k % 8:08x}",
+                "side": "head",
+                "test": test,
+                "variant": f"{test.rpartition('::')[2]}_{k:05}_spyre_float32",
+                "attempt": 0,
+                "op": OPS[k % len(OPS)],
+                "dtype": "float32",
+                "mode": "mandatory_success",
+                "outcome": outcome,
+                "seconds": 0.01,
+                "kernels": 12,
+                "modelled_us": 61.0 + k % 50,
+                "message": message,
+                "log_tail": f"{message}\n{LOG}" if message else None,
+                "fence": 1,
+                "recorded_at": row["created_at"] + 60,
+            }
 
     def _decisions(self) -> Iterator[dict[str, Any]]:
         id = 0

@@ -11,12 +11,13 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection, Engine, Row, select
 
-from relay.services import proposing
+from relay.artifacts import artifacts
+from relay.services import log_tails, proposing
 from relay.services.advising import Desks, past_of
 from relay.services.device_configs import load_device
 from relay.services.exploring import learn
 from relay.settings import Settings
-from relay.store import agents, plans, results
+from relay.store import agents, plans, results, trunk
 from relay.store.db import reading
 from relay.store.schema import dispatch
 from selector.agents.configuring import Device, propose_edits
@@ -59,7 +60,7 @@ def _explained(engine: Engine, settings: Settings, run: Row[Any], now: float) ->
     """Whether there was anything to ask."""
     device = run.device or settings.device
     with reading(engine) as conn:
-        failures = _failures(conn, run)
+        failures = _failures(conn, log_tails.Ends(artifacts(settings)), run)
         learned = learn(conn, device, now) if failures else None
         plan = plans.row(conn, run.id)
     if not failures:
@@ -78,7 +79,7 @@ def _explained(engine: Engine, settings: Settings, run: Row[Any], now: float) ->
     return True
 
 
-def _failures(conn: Connection, run: Row[Any]) -> list[Failure]:
+def _failures(conn: Connection, ends: log_tails.Ends, run: Row[Any]) -> list[Failure]:
     """One for each group of causes, with the message and the log's end of its first variant."""
     groups = run.verdict.get("groups") or []
     wanted = {group["keys"][0]: group for group in groups if group["keys"]}
@@ -87,7 +88,8 @@ def _failures(conn: Connection, run: Row[Any]) -> list[Failure]:
         group = wanted.pop(result.key, None)
         if group is not None:
             text = result.message or group["title"]
-            found.append(Failure(group["id"], result.key, group["kind"], text, result.log_tail or ""))
+            end = ends.of(results.end_of_log(conn, run.id, result))
+            found.append(Failure(group["id"], result.key, group["kind"], text, end or ""))
     return found
 
 
@@ -108,7 +110,9 @@ def configs(engine: Engine, settings: Settings, now: float) -> dict[str, Any]:
     with reading(engine) as conn:
         runs = proposing.runs_of(conn, settings.device, now)
         learned = learn(conn, settings.device, now)
-    failing = {test: _log(runs[test]) for test in propose(runs, found.configs, today).unexplained}
+        ends = log_tails.Ends(artifacts(settings))
+        unexplained = propose(runs, found.configs, today).unexplained
+        failing = {test: _log(conn, ends, settings.device, runs[test]) for test in unexplained}
     desks = Desks(settings)
     journal = desks.journal()
     desk = Desk(desks.scrub, sheet=found.capability, past=past_of(learned))
@@ -123,10 +127,11 @@ def configs(engine: Engine, settings: Settings, now: float) -> dict[str, Any]:
     return {"asked": len(failing), "proposed": len(made)}
 
 
-def _log(runs: list[Run]) -> str:
+def _log(conn: Connection, ends: log_tails.Ends, device: str, runs: list[Run]) -> str:
     """The newest failure's message and the end of its log."""
     for run in runs:
         for result in run.results:
             if fails(result):
-                return f"{result.message or result.outcome.value}\n{result.log_tail or ''}"
+                end = ends.of(trunk.end_of_log(conn, device, result))
+                return f"{result.message or result.outcome.value}\n{end or ''}"
     return ""

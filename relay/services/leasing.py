@@ -8,12 +8,13 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection, Engine, Row, func, select, update
 
+from relay.artifacts import artifacts
 from relay.errors import BadRequest, LeaseLost, NotFound
 from relay.protocol import WORKER_API
-from relay.services import placing, run_job
+from relay.services import log_tails, placing, run_job
 from relay.settings import Settings
 from relay.steps import step
-from relay.store import dispatches, results, setups, shards
+from relay.store import dispatches, results, setups, shard_logs, shards
 from relay.store.db import reading
 from relay.store.schema import dispatch
 
@@ -82,13 +83,17 @@ def record(
 ) -> dict[str, int]:
     """Stores results under a lease, which they keep alive too. LeaseLost; BadRequest for one of a test that the shard
     does not have."""
+    tests = set(holder(engine, shard_id, token).spec["tests"])
+    for number, line in enumerate(lines, 1):
+        if line["test"] not in tests:
+            raise BadRequest(f"result {number}: test: {line['test'][:200]} is not one of this shard's tests")
+    # before the transaction: nobody waits behind a slow store
+    told, ends = log_tails.keep(artifacts(settings), shard_id, lines)
     with engine.begin() as conn:
         row = shards.held(conn, shard_id, token)
-        tests = set(row.spec["tests"])
-        for number, line in enumerate(lines, 1):
-            if line["test"] not in tests:
-                raise BadRequest(f"result {number}: test: {line['test'][:200]} is not one of this shard's tests")
-        new = results.record(conn, row, lines, now)
+        new = results.record(conn, row, told, now)
+        if ends is not None:
+            shard_logs.add_tails(conn, shard_id, ends, now)
         shards.extend(conn, shard_id, now=now, lease_s=settings.lease_s)
     return {"accepted": new, "known": len(lines) - new}
 

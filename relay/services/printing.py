@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from sqlalchemy import Engine
 
 from relay.artifacts import Artifacts
-from relay.errors import BadRequest, Conflict, NotFound, RelayError
+from relay.errors import BadRequest, Conflict, NotFound
 from relay.store import shard_logs, shards
 from relay.store.db import reading
 
@@ -60,14 +60,7 @@ def forget(engine: Engine, store: Artifacts, before: float, limit: int) -> int:
     """Drops up to ``limit`` pieces stored before a time, first from the store and then here; -> how many."""
     with reading(engine) as conn:
         old = shard_logs.old(conn, before, limit)
-    gone = 0
-    try:
-        for piece in old:
-            store.drop(name(piece.shard_id, piece.fence, piece.begin))
-            gone += 1
-    except RelayError:
-        if not gone:
-            raise
+    gone = store.drop_in_order(name(piece.shard_id, piece.fence, piece.begin) for piece in old)
     with engine.begin() as conn:
         for piece in old[:gone]:
             shard_logs.drop(conn, piece.shard_id, piece.fence, piece.begin)

@@ -59,7 +59,7 @@ def runs_of(conn: Connection, device: str, now: float) -> dict[TestId, list[Run]
         found[test][row.dispatch_id, row.compare_sha].append(
             VariantResult(
                 test, row.variant, Outcome(row.outcome), Mode(row.mode), Side.BASE, op=row.op, dtype=row.dtype,
-                message=row.message, log_tail=row.log_tail,
+                message=row.message, log_fault=row.log_fault,
             )
         )  # fmt: skip
     return {test: [Run(sha, seen) for (_, sha), seen in by_run.items()] for test, by_run in found.items()}

@@ -9,7 +9,7 @@ import structlog
 from sqlalchemy import Connection, Engine
 
 from relay.artifacts import artifacts
-from relay.services import printing
+from relay.services import log_tails, printing
 from relay.settings import Settings
 from relay.store import agents, commits, deliveries, redeliveries
 
@@ -30,6 +30,8 @@ def tidy(engine: Engine, settings: Settings, now: float) -> dict[str, Any]:
     logs = now - settings.keep_logs_days * DAY_S
     store = artifacts(settings)
     forgotten["logs"] = _until_few(lambda: printing.forget(engine, store, logs, BATCH))
+    details = now - settings.keep_details_days * DAY_S
+    forgotten["log_tails"] = _until_few(lambda: log_tails.forget(engine, store, details, BATCH))
     with engine.begin() as conn:
         forgotten["redeliveries"] = redeliveries.purge(conn, ignored)
         forgotten["commits"] = commits.purge(conn, now - DAY_S)

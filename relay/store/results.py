@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import Connection, Row, RowMapping, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from relay.store import test_names
 from relay.store.schema import result, shard
+from relay.store.shard_logs import TAILS
 from selector.model import Mode, Outcome, Side, TestId, VariantResult
+
+END = (result.c.shard_id, result.c.test, result.c.variant, result.c.attempt, TAILS)
+"""Columns by which the end of a variant's log is found."""
 
 
 def record(conn: Connection, shard_row: Row[Any], lines: Sequence[dict[str, Any]], now: float) -> int:
-    """Stores validated result lines of the lease ``shard_row``. Returns how many were new."""
+    """Stores validated result lines of the lease ``shard_row``, as ``relay.services.log_tails.keep`` gives them.
+    Returns how many were new."""
     if not lines:
         return 0
     rows = [
@@ -67,12 +72,25 @@ def of_side(
             op=row.op,
             dtype=row.dtype,
             message=row.message,
-            log_tail=row.log_tail,
+            log_fault=row.log_fault,
             reason=row.reason,
             attempt=row.attempt,
             worker=row.worker or "",
             lab=(labs or {}).get(row.worker or "", ""),
         )
+
+
+def end_of_log(conn: Connection, dispatch_id: str, one: VariantResult) -> RowMapping | None:
+    """Where the end of what ``one`` of a run printed is, as ``relay.services.log_tails.Ends`` takes it."""
+    query = select(*END).where(
+        result.c.dispatch_id == dispatch_id,
+        result.c.side == one.side.value,
+        result.c.test == str(one.test),
+        result.c.variant == one.variant,
+        result.c.attempt == one.attempt,
+        result.c.tails.is_not(None),
+    )
+    return conn.execute(query.order_by(result.c.id.desc()).limit(1)).mappings().one_or_none()
 
 
 def _count(conn: Connection, shard_id: str) -> int:

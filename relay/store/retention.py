@@ -16,6 +16,7 @@ from relay.store.schema import (
     dispatch,
     hud_row,
     log_piece,
+    log_tail,
     metadata,
     opdb,
     outbox,
@@ -48,7 +49,12 @@ FOR_GOOD = {
     "test_name": "one for each test that ever ran",
 }
 """Tables whose rows stay, or go elsewhere, and why they do not grow without bound."""
-_LOGGED = exists().where(log_piece.c.shard_id == shard.c.id, shard.c.dispatch_id == dispatch.c.id)
+_LOGGED = or_(
+    *(
+        exists().where(table.c.shard_id == shard.c.id, shard.c.dispatch_id == dispatch.c.id)
+        for table in (log_piece, log_tail)
+    )
+)
 
 
 def drop_details(conn: Connection, before: float, limit: int) -> int:

@@ -24,7 +24,20 @@ from relay.store.tables.upstream import (
     seen_token,
     upstream_commit,
 )
-from relay.store.tables.work import decision, dispatch, job, log_piece, opdb, plan, rerun, result, setup, shard, worker
+from relay.store.tables.work import (
+    decision,
+    dispatch,
+    job,
+    log_piece,
+    log_tail,
+    opdb,
+    plan,
+    rerun,
+    result,
+    setup,
+    shard,
+    worker,
+)
 
 __all__ = [
     "agent_run",
@@ -41,6 +54,7 @@ __all__ = [
     "job",
     "level_proposal",
     "log_piece",
+    "log_tail",
     "metadata",
     "opdb",
     "outbox",

@@ -1,4 +1,5 @@
-"""What tests of a shard printed: pieces in the artifact store, and which there are. One log a lease (``fence``)."""
+"""What tests of a shard printed, and which parts of it are in the artifact store: the log in pieces, one log a lease
+(``fence``), and the ends of what failing variants printed, an object for each report that had some."""
 
 from __future__ import annotations
 
@@ -7,10 +8,18 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, select
 
-from relay.store.schema import log_piece
+from relay.store.schema import log_piece, log_tail, result
 from relay.store.upsert import insert_once
 
 AnyRow: TypeAlias = Row[*tuple[Any, ...]]
+TAILS = (
+    select(log_tail.c.name)
+    .where(log_tail.c.shard_id == result.c.shard_id, log_tail.c.name == result.c.tails)
+    .correlate(result)
+    .scalar_subquery()
+    .label("tails")
+)
+"""A column for whoever selects results: the object that has the end of a variant's log, while it is kept."""
 
 
 def add(conn: Connection, shard_id: str, fence: int, begin: int, size: int, now: float) -> bool:
@@ -62,6 +71,22 @@ def old(conn: Connection, before: float, limit: int) -> Sequence[AnyRow]:
 def drop(conn: Connection, shard_id: str, fence: int, begin: int) -> None:
     """Forgets a piece, which must be out of the store."""
     conn.execute(delete(log_piece).where(_of(shard_id, fence), log_piece.c.begin == begin))
+
+
+def add_tails(conn: Connection, shard_id: str, name: str, now: float) -> bool:
+    """Notes an object with ends of logs that is in the store. False: it was there already."""
+    return insert_once(conn, log_tail, {"shard_id": shard_id, "name": name, "stored_at": now})
+
+
+def old_tails(conn: Connection, before: float, limit: int) -> Sequence[AnyRow]:
+    """Objects (shard_id, name) stored before a time, the oldest first."""
+    query = select(log_tail.c.shard_id, log_tail.c.name).where(log_tail.c.stored_at < before)
+    return conn.execute(query.order_by(log_tail.c.stored_at).limit(limit)).all()
+
+
+def drop_tails(conn: Connection, shard_id: str, name: str) -> None:
+    """Forgets an object, which must be out of the store."""
+    conn.execute(delete(log_tail).where(log_tail.c.shard_id == shard_id, log_tail.c.name == name))
 
 
 def _of(shard_id: str, fence: int) -> ColumnElement[bool]:

@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, RowMapping, and_, or_, select
 
-from relay.store import setups
+from relay.store import results, setups
 from relay.store.schema import dispatch, quarantine, result, shard
 from selector.model import Mode, Outcome, Side, TestId, VariantResult
 from selector.verify import Quarantine, Sample, fails
@@ -33,7 +33,7 @@ _COLUMNS = (
     result.c.outcome,
     result.c.mode,
     result.c.message,
-    result.c.log_tail,
+    result.c.log_fault,
     result.c.seconds,
     result.c.recorded_at,
     dispatch.c.compare_sha,
@@ -111,6 +111,25 @@ def costs(conn: Connection, device: str, since: float, limit: int = 200_000) -> 
     return list(conn.execute(query))
 
 
+def end_of_log(conn: Connection, device: str, one: VariantResult) -> RowMapping | None:
+    """Where the end of what a variant printed is, as it failed on trunk last."""
+    query = (
+        select(*results.END)
+        .join(dispatch, dispatch.c.id == result.c.dispatch_id)
+        .where(
+            result.c.test == str(one.test),
+            result.c.variant == one.variant,
+            result.c.side.in_(SIDES),
+            result.c.tails.is_not(None),
+            dispatch.c.device == device,
+            is_trunk(),
+        )
+        .order_by(result.c.recorded_at.desc(), result.c.id.desc())
+        .limit(1)
+    )
+    return conn.execute(query).mappings().one_or_none()
+
+
 def quarantined(conn: Connection, device: str, now: float) -> list[Quarantine]:
     """Entries that still hold."""
     rows = conn.execute(
@@ -158,5 +177,5 @@ def _result(row: Row[Any]) -> VariantResult:
         Side.BASE,
         row.seconds,
         message=row.message,
-        log_tail=row.log_tail,
+        log_fault=row.log_fault,
     )

@@ -158,13 +158,13 @@ def results_of(conn: Connection, dispatch_id: str) -> list[VariantResult]:
     """What a run showed, every repeat."""
     rows = conn.execute(
         select(
-            result.c.test, result.c.variant, result.c.outcome, result.c.mode, result.c.message, result.c.log_tail
+            result.c.test, result.c.variant, result.c.outcome, result.c.mode, result.c.message, result.c.log_fault
         ).where(result.c.dispatch_id == dispatch_id)
     )
     return [
         VariantResult(
             TestId.parse(r.test), r.variant, Outcome(r.outcome), Mode(r.mode), Side.BASE,
-            message=r.message, log_tail=r.log_tail,
+            message=r.message, log_fault=r.log_fault,
         )
         for r in rows
     ]  # fmt: skip

@@ -10,12 +10,13 @@ from sqlalchemy import Engine, func, select, tuple_
 from relay.errors import NotFound
 from relay.store.db import reading
 from relay.store.schema import dispatch, result, shard
+from relay.store.shard_logs import TAILS
 from relay.store.views_parts import plain
 
 PAGE = 1000
 COLUMNS = (
     "side", "test", "variant", "attempt", "op", "dtype", "mode", "outcome", "reason", "seconds", "kernels",
-    "modelled_us", "meter", "message", "log_tail", "recorded_at",
+    "modelled_us", "meter", "message", "shard_id", "recorded_at",
 )  # fmt: skip
 
 
@@ -53,7 +54,7 @@ def pages(engine: Engine, id: str, side: str | None) -> Iterator[list[dict[str, 
     for one in shards:
         last: tuple[Any, ...] | None = None
         while True:
-            query = select(*(result.c[name] for name in COLUMNS)).where(result.c.shard_id == one)
+            query = select(*(result.c[name] for name in COLUMNS), TAILS).where(result.c.shard_id == one)
             if last is not None:
                 query = query.where(key > tuple_(*last))
             with reading(engine) as conn:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from sqlalchemy import Connection, case, func, select
+from sqlalchemy import Connection, func, select
 
 from relay.errors import BadRequest, NotFound
 from relay.store import views_agents
 from relay.store.schema import decision, dispatch, outbox, plan, result
+from relay.store.shard_logs import TAILS
 from relay.store.views_device import device_time_of
 from relay.store.views_parts import (
     BRIEF,
@@ -25,8 +26,6 @@ from selector.model import FailureKind, Outcome, Side, Stage
 
 PER_PAGE = 25
 MAX_PER_PAGE = 200
-LOG_SHOWN = 8000
-"""Characters of a log tail that a page carries; the rest is cut from its front."""
 VARIANTS_OF_CAUSE = 20
 ROWS_OF_LIST = 100
 VARIANTS_COMPARED = 500
@@ -236,10 +235,6 @@ def results(
         raise BadRequest(f"outcome: {outcome!r} is not an outcome", "one of " + ", ".join(Outcome))
     total = outcomes[side].get(outcome, 0) if outcome else sum(outcomes[side].values())
     pages = pages_of(total, page, per, "results")
-    length = func.length(result.c.log_tail)
-    tail = case(
-        (length > LOG_SHOWN, func.substr(result.c.log_tail, length - LOG_SHOWN + 1)), else_=result.c.log_tail
-    ).label("log_tail")
     wanted = [result.c.dispatch_id == id, result.c.side == side]
     if outcome:
         wanted.append(result.c.outcome == outcome)
@@ -262,7 +257,8 @@ def results(
             result.c.fence,
             result.c.log_begin,
             result.c.log_end,
-            tail,
+            result.c.attempt,
+            TAILS,
         )
         .where(*wanted)
         .order_by(result.c.outcome, result.c.id)

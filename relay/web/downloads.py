@@ -10,8 +10,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
+from relay.artifacts import artifacts
 from relay.domain import result_reports
 from relay.errors import BadRequest
+from relay.services import log_tails
 from relay.store import views_downloads
 from relay.web.page_route import PageRoute
 from selector.model import Side
@@ -35,17 +37,15 @@ def _file(parts: Iterable[str], media_type: str, name: str) -> StreamingResponse
 @router.get("/run/{id}/results.jsonl")
 def jsonl(request: Request, id: str) -> StreamingResponse:
     """A line a result, of every side."""
-    engine = request.app.state.engine
-    views_downloads.head(engine, id, None)  # 404 before the first byte
-    lines = ("".join(json.dumps(row) + "\n" for row in page) for page in views_downloads.pages(engine, id, None))
+    views_downloads.head(request.app.state.engine, id, None)  # 404 before the first byte
+    lines = ("".join(json.dumps(row) + "\n" for row in page) for page in _pages(request, id, None))
     return _file(lines, "application/x-ndjson", f"{id[:8]}.jsonl")
 
 
 @router.get("/run/{id}/junit.xml")
 def junit(request: Request, id: str, side: Wanted = "head") -> StreamingResponse:
-    engine = request.app.state.engine
-    found = views_downloads.head(engine, id, _side(side))
-    suites = _suites(views_downloads.pages(engine, id, side))
+    found = views_downloads.head(request.app.state.engine, id, _side(side))
+    suites = _suites(_pages(request, id, side))
     name = f"{found['downstream']} {id[:8]}"
     parts = result_reports.junit_parts(suites, found["counts"], found["seconds"], name)
     return _file(parts, "application/xml", f"{id[:8]}-{side}.xml")
@@ -53,13 +53,21 @@ def junit(request: Request, id: str, side: Wanted = "head") -> StreamingResponse
 
 @router.get("/run/{id}/ctrf.json")
 def ctrf(request: Request, id: str, side: Wanted = "head") -> StreamingResponse:
-    engine = request.app.state.engine
-    found = views_downloads.head(engine, id, _side(side))
-    lines = (row for page in views_downloads.pages(engine, id, side) for row in page)
+    found = views_downloads.head(request.app.state.engine, id, _side(side))
+    lines = (row for page in views_downloads.pages(request.app.state.engine, id, side) for row in page)
     began = found["started_at"] or found["created_at"]
     ended = found["closed_at"] or began
     parts = result_reports.ctrf_parts(lines, found["counts"], int(began * 1000), int(ended * 1000))
     return _file(parts, "application/json", f"{id[:8]}-{side}.ctrf.json")
+
+
+def _pages(request: Request, id: str, side: str | None) -> Iterator[list[Map]]:
+    """With the ends of the logs, which CTRF has no place for."""
+    state = request.app.state
+    ends = log_tails.Ends(artifacts(state.settings))
+    for page in views_downloads.pages(state.engine, id, side):
+        ends.fill(page)
+        yield page
 
 
 def _suites(pages: Iterable[list[Map]]) -> Iterator[tuple[str, list[Map]]]:

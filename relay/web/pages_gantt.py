@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any
 
 from relay.store.views_parts import CLOSED
@@ -34,7 +35,8 @@ def gantt(run: Map, shards: list[Map], jobs: list[Map], now: float) -> Map | Non
         start, end = bar.pop("start"), bar.pop("end")
         bar["at"] = round(100 * (start - first) / span, 3)
         bar["width"] = round(max(LEAST, 100 * (end - start) / span), 3)
-    step = next((one for one in STEPS if span / one <= TICKS), STEPS[-1])
+    # beyond the last step, whole multiples of it: a run may be told years late
+    step = next((one for one in STEPS if span / one <= TICKS), STEPS[-1] * ceil(span / STEPS[-1] / TICKS))
     ticks = [
         {"at": round(100 * n * step / span, 3), "label": duration(n * step) if n else "0"}
         for n in range(int(span / step) + 1)

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse
 
+from relay.artifacts import artifacts
+from relay.services import log_tails
 from relay.store import views_run
 from relay.store.db import reading
 from relay.store.views_parts import FAILING
@@ -18,6 +20,8 @@ from relay.web.pages_stages import progress, shard_progress, stages
 from relay.web.pages_text import run_sentence
 
 Map = dict[str, Any]
+LOG_SHOWN = 8000
+"""Characters of the end of a log that a page carries."""
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
@@ -68,6 +72,7 @@ def run_data(request: Request, id: str, query: RunQuery) -> Map:
     now = time.time()
     with reading(state.engine) as conn:
         found = views_run.run(conn, id, base_url=state.settings.url, now=now, **query.values)
+    log_tails.Ends(artifacts(state.settings)).fill(found["results"]["rows"], LOG_SHOWN)
     return run_words(found, now)
 
 

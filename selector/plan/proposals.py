@@ -17,7 +17,7 @@ from selector.model import Mode, Outcome, TestId, VariantResult
 from selector.plan.patch import ConfigEdit
 from selector.plan.patch_tolerance import ToleranceEdit
 from selector.plan.tolerance import Tolerance, needed
-from selector.verify.faults import environment_fault, fault_of
+from selector.verify.faults import fault_of, told_fault
 from selector.verify.judge import fails
 
 Kind = Literal["promote", "demote", "quarantine", "limit", "tolerance", "remove", "agent"]
@@ -134,7 +134,7 @@ def stale(problems: Iterable[ConfigProblem]) -> list[Proposal]:
 def _without_faults(run: Run) -> Run:
     kept = [r for r in run.results if r.outcome not in _EXECUTED_NOT and not (fails(r) and fault_of(r))]
     # an xfail that "failed" for want of a compiler has shown nothing either
-    return replace(run, results=[r for r in kept if environment_fault(r.message, r.log_tail) is None])
+    return replace(run, results=[r for r in kept if told_fault(r) is None])
 
 
 def _test(test: TestId, runs: Sequence[Run], configs: ReuseConfigs, today: date, enough: Enough, found: Found) -> None:
@@ -182,7 +182,7 @@ def _fell(result: VariantResult) -> bool:
 
 
 def _limit(result: VariantResult) -> tuple[str, str] | None:
-    if environment_fault(result.message, result.log_tail) is not None:
+    if told_fault(result) is not None:
         return None
     return limit_of({"outcome": result.outcome.value, "message": result.message})
 

@@ -35,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import page_seed
 import private_postgres
 
+from relay.artifacts import Artifacts
 from relay.store.db import migrate, open_engine
 from relay.store.schema import dispatch, result, shard
 
@@ -59,8 +60,9 @@ def main() -> int:
                 print(private_postgres.NOT_THERE)
                 return 2
             url = stack.enter_context(private_postgres.private_cluster()).new_database()
-        seeded = prepared(url, page_seed.SMALL if args.small else page_seed.Size(), args.keep)
-        base, process = stack.enter_context(serving(url, folder))
+        objects = args.keep.absolute().with_name(f"{args.keep.name}.artifacts") if args.keep else folder / "artifacts"
+        seeded = prepared(url, page_seed.SMALL if args.small else page_seed.Size(), args.keep, objects)
+        base, process = stack.enter_context(serving(url, folder, objects))
         slow = pages(base, seeded, args.times, process.pid)
         if not args.no_browser:
             painted(base, seeded)
@@ -68,13 +70,13 @@ def main() -> int:
         return 1 if slow else 0
 
 
-def prepared(url: str, size: page_seed.Size, keep: Path | None) -> page_seed.Seeded:
+def prepared(url: str, size: page_seed.Size, keep: Path | None, objects: Path) -> page_seed.Seeded:
     engine = open_engine(url)
     fresh = not (keep and keep.exists())
     migrate(engine)
     began = time.monotonic()
     if fresh:
-        seeded = page_seed.seed(engine, size, time.time())
+        seeded = page_seed.seed(engine, size, time.time(), Artifacts(str(objects)))
         print(f"seeded {size.results:,} results, {size.runs:,} runs, {size.backends} backends "
               f"on {engine.dialect.name} in {time.monotonic() - began:.1f} s")  # fmt: skip
     else:
@@ -91,13 +93,14 @@ def keep_time(engine: Engine, size: page_seed.Size) -> float:
 
 
 @contextlib.contextmanager
-def serving(url: str, folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def serving(url: str, folder: Path, objects: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     allowlist = folder / "allowlist.yml"
     allowlist.write_text("L4:\n  - torch-spyre/torch-spyre: {executor: workers, device: spyre}\n")
     port = _free_port()
     env = {
         **os.environ, "RELAY_DATABASE_URL": url, "RELAY_DATA_DIR": str(folder), "RELAY_PORT": str(port),
         "RELAY_ALLOWLIST": str(allowlist), "RELAY_READS_PER_MINUTE": "1000000", "RELAY_READS_BURST": "1000000",
+        "RELAY_ARTIFACTS_URL": str(objects),
     }  # fmt: skip
     process = subprocess.Popen([sys.executable, "-m", "relay.web"], env=env, cwd=Path(__file__).parents[2])
     base = f"http://127.0.0.1:{port}"

@@ -23,7 +23,7 @@ from relay.agents.secrets import known_secrets
 from relay.agents.settings import AgentSettings
 from relay.cli import app
 from relay.errors import SettingsError
-from relay.services import advising, explaining, proposing, selecting, tidying
+from relay.services import advising, explaining, leasing, proposing, selecting, tidying
 from relay.settings import Settings, load
 from relay.store import agents, shards, workers
 from relay.store.db import reading
@@ -247,24 +247,20 @@ LOG = f"RuntimeError: no kernel for sort\n{lab.ORDER} (the log) token={KEY}\nend
 FAILING = "test/test_sure.py::TestSure::test_add_spyre"
 
 
-def concluded(engine, run_id, *, conclusion="failure") -> None:
-    """The run has its verdict: one regression with its log."""
+def reported(engine, told, run_id, side, variant, **line) -> None:
+    """A worker has run a shard of the run and told of one variant of it."""
+    test = f"test/test_sure.py::TestSure::{variant.removesuffix('_spyre')}"
     with engine.begin() as conn:
-        shards.add(
-            conn, dispatch_id=run_id, side="head", queue="shards.spyre", now=time.time(),
-            specs=[shard_spec("test/test_sure.py::TestSure::test_add")],
-        )  # fmt: skip
+        shards.add(conn, dispatch_id=run_id, side=side, queue="shards.spyre", now=time.time(), specs=[shard_spec(test)])
         (shard_id,) = conn.execute(select(shard.c.id).where(shard.c.dispatch_id == run_id)).scalars()
-        line = result_line(
-            "test_add_spyre", test="test/test_sure.py::TestSure::test_add", outcome="failed", message="no sort",
-            log_tail=LOG,
-        )  # fmt: skip
-        values = {k: v for k, v in line.items() if k in result.c}
-        conn.execute(
-            insert(result).values(
-                dispatch_id=run_id, shard_id=shard_id, side="head", fence=1, recorded_at=time.time(), **values
-            )
-        )
+    token = leasing.take(engine, told, shard_id, "w", time.time())["token"]
+    leasing.record(engine, told, shard_id, token, [result_line(variant, test=test, **line)], time.time())
+
+
+def concluded(engine, told, run_id, *, conclusion="failure") -> None:
+    """The run has its verdict: one regression with its log."""
+    reported(engine, told, run_id, "head", "test_add_spyre", outcome="failed", message="no sort", log_tail=LOG)
+    with engine.begin() as conn:
         verdict = {
             "causes": [{"key": FAILING, "changes": ["test/test_sure.py:touch"]}],
             "groups": [{"id": "g1", "kind": "regression", "title": "no sort", "frame": "", "keys": [FAILING]}],
@@ -293,9 +289,9 @@ def causes(quote: str, failure: str = "g1", cause: str = "device-limit"):
 )
 def test_the_cause_of_a_failure_is_noted_beside_the_verdict(engine, settings, quote, failure, refused):
     run_id = make_run(engine)
-    concluded(engine, run_id)
     with serving(Server(causes(quote, failure))) as server:
         told = settings(server.url)
+        concluded(engine, told, run_id)
         memory = explaining.causes(engine, told, {}, time.time())
         assert explaining.causes(engine, told, memory, time.time()) == memory
         assert len(server.asked) == 1, "each run once"
@@ -314,9 +310,10 @@ def test_the_cause_of_a_failure_is_noted_beside_the_verdict(engine, settings, qu
 
 
 def test_a_model_on_trial_notes_nothing(engine, settings):
-    concluded(engine, make_run(engine))
     with serving(Server(causes("RuntimeError: no kernel for sort"))) as server:
-        explaining.causes(engine, settings(server.url, mode="shadow"), {}, time.time())
+        told = settings(server.url, mode="shadow")
+        concluded(engine, told, make_run(engine))
+        explaining.causes(engine, told, {}, time.time())
     assert rows(engine, decision) == []
     assert [r.in_force for r in rows(engine, agent_run)] == [False]
 
@@ -325,16 +322,13 @@ def test_a_model_on_trial_notes_nothing(engine, settings):
 
 
 @pytest.fixture
-def failing_on_trunk(monkeypatch):
-    """What trunk's runs say of one test: the query is proposing's, and has tests of its own."""
-    from selector.model import Mode, Outcome, TestId, VariantResult
-    from selector.plan.proposals import Run
-
-    test = TestId.parse("test/test_sure.py::TestSure::test_mul")
+def failing_on_trunk(engine, settings):
+    """Trunk's one run of a test has failed, with this at the end of its log."""
 
     def seen(log: str) -> None:
-        one = VariantResult(test, "test_mul_spyre", Outcome.FAILED, Mode.MANDATORY_SUCCESS, message="odd", log_tail=log)
-        monkeypatch.setattr(proposing, "runs_of", lambda *_: {test: [Run("c" * 40, [one])]})
+        run_id = make_run(engine, base_ref="main", compare_sha="c" * 40, device="spyre")
+        told = {"outcome": "failed", "message": "odd", "log_tail": log}
+        reported(engine, settings("http://127.0.0.1:1"), run_id, "base", "test_mul_spyre", **told)
 
     return seen
 

@@ -18,6 +18,7 @@ from relay.store.db import migrate, open_engine, reading
 from relay.store.schema import (
     job,
     log_piece,
+    log_tail,
     metadata,
     outbox,
     result,
@@ -66,7 +67,8 @@ def counts(engine):
 def test_of_every_table_old_rows_go_or_it_is_said_why_they_stay(engine):
     with engine.begin() as conn:
         names = fill(conn, NOW - 400 * DAY)
-        conn.execute(log_piece.delete())  # the logs go first
+        for logs in (log_piece, log_tail):  # they go first
+            conn.execute(logs.delete())
     retaining.forget(engine, Settings(), NOW)
     left = {name for name, number in counts(engine).items() if number}
     assert left == set(retention.FOR_GOOD)
@@ -82,7 +84,8 @@ def test_the_same_on_a_shared_database(postgres):
         assert retaining.forget(engine, Settings(), NOW)["details"] == 1
         with engine.begin() as conn:
             fill(conn, NOW - 400 * DAY)
-            conn.execute(log_piece.delete())
+            for logs in (log_piece, log_tail):
+                conn.execute(logs.delete())
         retaining.forget(engine, Settings(), NOW + 100 * DAY)
         assert {name for name, number in counts(engine).items() if number} == set(retention.FOR_GOOD)
     finally:
@@ -136,7 +139,7 @@ def test_details_go_before_the_run(engine):
     assert (done["runs"], counts(engine)["dispatch"], counts(engine)["delivery"]) == (1, 0, 0), run
 
 
-@pytest.mark.parametrize("wanted", ["open", "effect", "logs"])
+@pytest.mark.parametrize("wanted", ["open", "effect", "logs", "ends"])
 def test_what_is_still_wanted_stays_however_old(engine, wanted):
     run = old_run(engine, state="running" if wanted == "open" else "completed")
     with engine.begin() as conn:
@@ -145,6 +148,9 @@ def test_what_is_still_wanted_stays_however_old(engine, wanted):
         if wanted == "logs":
             row = conn.execute(select(shard.c.id)).scalar_one()
             conn.execute(insert(log_piece).values(shard_id=row, fence=1, begin=0, size=1, stored_at=NOW))
+        if wanted == "ends":
+            row = conn.execute(select(shard.c.id)).scalar_one()
+            conn.execute(insert(log_tail).values(shard_id=row, name="n", stored_at=NOW))
     retaining.forget(engine, Settings(), NOW + 900 * DAY)
     left = counts(engine)
     assert (left["dispatch"], left["delivery"]) == (1, 1), run

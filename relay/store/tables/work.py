@@ -207,7 +207,8 @@ result = Table(
     Column("modelled_us", Float),
     Column("meter", JSON(none_as_null=True)),  # bytes, sticks, transfers and refusals of the device, as counted
     Column("message", Text),
-    Column("log_tail", Text),
+    Column("tails", String(32)),  # the object of log_tail that has the end of what it printed
+    Column("log_fault", String(16)),  # the fault of the environment that this end told of, as it came in
     Column("log_begin", BigInteger),  # bytes of the shard's log, of the lease `fence`, that the variant printed
     Column("log_end", BigInteger),
     Column("fence", Integer, nullable=False),
@@ -226,6 +227,16 @@ log_piece = Table(
     Column("size", Integer, nullable=False),  # bytes of the log; the artifact itself is packed
     Column("stored_at", Float, nullable=False),
     Index("ix_log_piece_stored", "stored_at"),
+)
+
+# objects of the artifact store with the ends of failing variants' logs: one for each report that had some
+log_tail = Table(
+    "log_tail",
+    metadata,
+    Column("shard_id", String(32), ForeignKey("shard.id"), primary_key=True),
+    Column("name", String(32), primary_key=True),  # of its content (relay.services.log_tails)
+    Column("stored_at", Float, nullable=False),
+    Index("ix_log_tail_stored", "stored_at"),
 )
 
 worker = Table(

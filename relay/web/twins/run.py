@@ -73,6 +73,7 @@ class ResultRow(Part):
     modelled_us: Annotated[float | None, Field(description="Device time as modelled, microseconds: an estimate.")]
     meter: Loose | None
     message: str | None
+    attempt: Annotated[int, Field(description="Which repeat of a re-run it is, from 0.")]
     shard_id: str
     fence: int
     log_begin: int | None

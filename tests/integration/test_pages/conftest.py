@@ -14,9 +14,11 @@ import uvicorn
 from fastapi.testclient import TestClient
 from sqlalchemy import Engine, insert, update
 
+from relay.artifacts import Artifacts, artifacts
+from relay.services import log_tails
 from relay.settings import Settings
 from relay.store.db import migrate, open_engine
-from relay.store.schema import decision, delivery, dispatch, job, outbox, plan, result, shard, worker
+from relay.store.schema import decision, delivery, dispatch, job, log_tail, outbox, plan, result, shard, worker
 from relay.web.app import create_app
 from selector.model import Cause, Conclusion, NotExercised, Outcome, TestId, Verdict
 from selector.verify.serialise import to_map
@@ -34,8 +36,8 @@ class World:
 
     head = HEAD
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+    def __init__(self, engine: Engine, store: Artifacts) -> None:
+        self.engine, self.store = engine, store
         self.now = time.time()
         self.n = 0
 
@@ -125,7 +127,10 @@ class World:
             }
             for i in range(n)
         ]  # fmt: skip
-        self.put(result, *rows)
+        told, made = log_tails.keep(self.store, shard_id, rows)
+        self.put(result, *told)
+        if made is not None:
+            self.put(log_tail, {"shard_id": shard_id, "name": made, "stored_at": self.now})
 
     def unmetered(self, dispatch_id: str) -> None:
         with self.engine.begin() as conn:
@@ -261,15 +266,16 @@ def settings(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def make_world() -> type[World]:
-    return World
+def make_world(settings: Settings) -> Callable[[Engine], World]:
+    """A world over an engine of the test's own."""
+    return lambda engine: World(engine, artifacts(settings))
 
 
 @pytest.fixture
 def world(settings: Settings) -> Iterator[World]:
     engine = open_engine(settings.database)
     migrate(engine)
-    yield World(engine)
+    yield World(engine, artifacts(settings))
     engine.dispose()
 
 

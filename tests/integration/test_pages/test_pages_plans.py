@@ -13,13 +13,15 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import Connection, Engine, event, text
 
+from relay.artifacts import Artifacts
 from relay.domain.access import Policy, Viewer
 from relay.settings import Settings
 from relay.store.db import migrate, open_engine
 from relay.web.app import create_app
 
 BIG = ("result", "decision", "delivery", "dispatch", "job", "outbox", "hud_row", "shard", "test_name", "audit", "plan",
-       "pull_request", "log_piece", "upgrade_change")  # fmt: skip
+       "pull_request", "log_piece", "log_tail",
+       "upgrade_change")  # fmt: skip
 """Tables that grow with what happens; the others have a row for each worker, backend, entry of quarantine."""
 HUGE = ("result", "decision")
 """Of these not even an index may be read as a whole. (Of a few hundred runs PostgreSQL rightly reads all of an index
@@ -40,16 +42,18 @@ def seeded_sqlite(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, page_s
     url = f"sqlite:///{tmp_path_factory.mktemp('plans') / 'relay.sqlite3'}"
     engine = open_engine(url)
     migrate(engine)
-    seeded = page_seed.seed(engine, SIZE, time.time())
+    store = Artifacts(str(tmp_path_factory.mktemp("plans-artifacts")))
+    seeded = page_seed.seed(engine, SIZE, time.time(), store)
     engine.dispose()
     return url, seeded
 
 
 @pytest.fixture(scope="module")
-def seeded_postgres(postgres: Any) -> Iterator[tuple[str, page_seed.Seeded]]:
+def seeded_postgres(postgres: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, page_seed.Seeded]]:
     url = postgres.new_database()
     engine = open_engine(url)
-    seeded = page_seed.seed(engine, SIZE, time.time())
+    store = Artifacts(str(tmp_path_factory.mktemp("plans-artifacts")))
+    seeded = page_seed.seed(engine, SIZE, time.time(), store)
     engine.dispose()
     yield url, seeded
     postgres.drop_database(url)

@@ -11,6 +11,7 @@ import page_seed
 import pytest
 from fastapi.testclient import TestClient
 
+from relay.artifacts import artifacts
 from relay.domain.access import Policy, Viewer
 from relay.settings import Settings
 from relay.store import audit, test_names
@@ -81,7 +82,7 @@ def test_twins_of_a_busy_relay(tmp_path: Path) -> None:
     engine = open_engine(settings.database)
     migrate(engine)
     size = replace(page_seed.SMALL, results=2_400)
-    seeded = page_seed.seed(engine, size, time.time())
+    seeded = page_seed.seed(engine, size, time.time(), artifacts(settings))
     engine.dispose()
     with TestClient(create_app(settings)) as client:
         all_of(client, id=[seeded.run, seeded.open_run], number=[str(seeded.pr)], test=[seeded.test])

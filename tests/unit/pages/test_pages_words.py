@@ -52,6 +52,13 @@ def test_shards_stand_on_their_workers_lane_at_their_time() -> None:
     assert gantt(RUN, [shard(0, None, None, None)], [], now=152.0) is None
 
 
+@pytest.mark.parametrize("span", [0.5, 40, 86_400 * 6.5, 86_400 * 400, 2e9])
+def test_a_chart_has_few_ticks_however_long_it_is(span: float) -> None:
+    chart = gantt(RUN, [shard(0, "a", 112.0, None)], [], now=112.0 + span)
+    assert chart is not None
+    assert len(chart["ticks"]) <= 7
+
+
 def test_jobs_show_their_wait_and_their_run() -> None:
     job = {"id": "j", "name": "unit", "status": "completed", "conclusion": "failure"}
     job |= {"queued_at": 0.0, "started_at": 30.0, "completed_at": 90.0}

@@ -376,7 +376,8 @@ def upgrade() -> None:
         sa.Column("modelled_us", sa.Float(), nullable=True),
         sa.Column("meter", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("message", sa.Text(), nullable=True),
-        sa.Column("log_tail", sa.Text(), nullable=True),
+        sa.Column("tails", sa.String(length=32), nullable=True),
+        sa.Column("log_fault", sa.String(length=16), nullable=True),
         sa.Column("log_begin", sa.BigInteger(), nullable=True),
         sa.Column("log_end", sa.BigInteger(), nullable=True),
         sa.Column("fence", sa.Integer(), nullable=False),
@@ -402,6 +403,17 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("log_piece", schema=None) as batch_op:
         batch_op.create_index("ix_log_piece_stored", ["stored_at"], unique=False)
+
+    op.create_table(
+        "log_tail",
+        sa.Column("shard_id", sa.String(length=32), nullable=False),
+        sa.Column("name", sa.String(length=32), nullable=False),
+        sa.Column("stored_at", sa.Float(), nullable=False),
+        sa.ForeignKeyConstraint(["shard_id"], ["shard.id"], name=op.f("fk_log_tail_shard_id_shard")),
+        sa.PrimaryKeyConstraint("shard_id", "name", name=op.f("pk_log_tail")),
+    )
+    with op.batch_alter_table("log_tail", schema=None) as batch_op:
+        batch_op.create_index("ix_log_tail_stored", ["stored_at"], unique=False)
 
     op.create_table(
         "pull_request",
@@ -730,6 +742,10 @@ def downgrade() -> None:
 
     for table in ("repository_name", "repository", "installation", "pull_request"):
         op.drop_table(table)
+    with op.batch_alter_table("log_tail", schema=None) as batch_op:
+        batch_op.drop_index("ix_log_tail_stored")
+
+    op.drop_table("log_tail")
     with op.batch_alter_table("log_piece", schema=None) as batch_op:
         batch_op.drop_index("ix_log_piece_stored")
 
