@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine, Row, select
 
 from relay.errors import UpstreamGone
 from relay.mirror.command import git
+from relay.mirror.diff import changed_paths
 from relay.mirror.git import Mirror
 from relay.services import trunk_runs
 from relay.services.upstream import mirror
@@ -29,6 +30,8 @@ OPEN = 4
 """Searches that one verdict may begin."""
 BACK = 1000
 """Commits of trunk that a search looks back over."""
+PATHS = 30
+"""Files that a commit may change for each of them to say which test it broke."""
 
 
 def begin(conn: Connection, run: Row[Any], verdict: Verdict, rows: Sequence[Row[Any]], now: float) -> int:
@@ -61,25 +64,43 @@ def go_on(engine: Engine, settings: Settings, now: float | None = None) -> int:
         searches = bisections.going_on(conn)
     for one in searches:
         commits = first_parents(mirror(settings), one.bad_sha)
+        with reading(engine) as conn:
+            told = step(commits, _known(conn, one, commits))
+        paths = _paths(mirror(settings), told) if isinstance(told, Found) else None
         with engine.begin() as conn:
-            known = _known(conn, one, commits)
-            told = step(commits, known)
             if isinstance(told, Probe) and one.runs < RUNS:
                 specs = [{**one.spec, "est_seconds": 2.0}]
                 if trunk_runs.request(conn, settings, specs, told.commit, now, why=f"search {one.id}"):
                     bisections.count_run(conn, one.id)
                 continue
             answered += 1
-            _answer(conn, one, told, now)
+            _answer(conn, one, told, paths, now)
     return answered
 
 
-def _answer(conn: Connection, one: Row[Any], told: Found | Probe | Lost, now: float) -> None:
+def _paths(repo: Mirror, told: Found) -> tuple[str, ...] | None:
+    """What the commit that broke it changed; None where others may have, where it is so much that a path tells
+    nothing, or where upstream cannot be asked (the search has its answer without it)."""
+    if told.between:
+        return None
+    try:
+        paths = changed_paths(repo.path, told.last_good, told.first_bad)
+    except UpstreamGone as exc:
+        log.warning("paths of a first bad commit not known", commit=told.first_bad, error=str(exc))
+        return None
+    return paths if len(paths) <= PATHS else None
+
+
+def _answer(
+    conn: Connection, one: Row[Any], told: Found | Probe | Lost, paths: tuple[str, ...] | None, now: float
+) -> None:
     if isinstance(told, Found):
         between = f"; {len(told.between)} commits before it say nothing" if told.between else ""
         reason = f"passes on {told.last_good[:10]}, fails on {told.first_bad[:10]}{between}"
         first, last = told.first_bad, told.last_good
-        bisections.close(conn, one.id, state="found", reason=reason, now=now, first_bad=first, last_good=last)
+        bisections.close(
+            conn, one.id, state="found", reason=reason, now=now, first_bad=first, last_good=last, paths=paths
+        )
         log.info("first bad commit found", test=one.test, commit=first, runs=one.runs)
         return
     reason = told.reason if isinstance(told, Lost) else f"not found in {RUNS} runs"

@@ -24,13 +24,13 @@ from relay.services.pinning import Unusable, device_for
 from relay.services.sharding import head_specs
 from relay.services.upstream import mirror
 from relay.settings import Settings
-from relay.store import plans, shards, workers
+from relay.store import bisections, plans, shards, workers
 from relay.store.db import reading
 from relay.store.schema import dispatch
 from selector.discover import DirectoryCache, Hints, Shelf
-from selector.discover.measured import MeasuredLinks
+from selector.discover.measured import MeasuredLinks, PastFailure
 from selector.errors import NoWorker, SelectorError, TreeError
-from selector.model import OpDatabase, Selection, Side
+from selector.model import Change, OpDatabase, Selection, Side
 from selector.opdb import from_value
 from selector.pipeline import SelectionRequest
 from selector.pipeline import select as run_selector
@@ -47,6 +47,10 @@ NO_MERGE_BASE = (
 _SHELF = Shelf()
 """this process's last inventory: the next pull request's tree is nearly the same"""
 NOBODY = "no queue takes this job now: no worker of {device} is alive; it waits for one"
+HISTORY_S = 180 * 86400.0
+"""Trunk's breakages this long ago still say which tests a file's changes break."""
+SEARCHES = 1000
+"""Newest searches on trunk that are looked at for them."""
 MAX_TRIES = 5
 """Selections begun, not messages received: a run that waited long in the queue has not failed yet."""
 
@@ -113,7 +117,7 @@ def _select(engine: Engine, settings: Settings, run: Row[Any], claim: str) -> No
                 cache=DirectoryCache(settings.data_dir / "cache" / "inventory"),
                 engaged_before=learned.kernels,
                 history=learned.history,
-                hints=Hints(_links(settings)),
+                hints=Hints(_links(settings), _failures(engine, run.device or settings.device, change, now)),
                 shelf=_SHELF,
                 agent=asked.agent,
                 models=asked.on_trial,
@@ -149,6 +153,14 @@ def _links(settings: Settings) -> MeasuredLinks | None:
     except (OSError, SelectorError) as exc:
         log.warning("measured links not used", path=str(settings.measured_links), error=str(exc))
         return None
+
+
+def _failures(engine: Engine, device: str, change: Change, now: float) -> tuple[PastFailure, ...]:
+    """What trunk's own commits broke when they changed the same files. An unmerged change has no say in it: it could
+    make every later run of a file dear."""
+    paths = {path for file in change.files for path in (file.path, file.old_path) if path}
+    with reading(engine) as conn:
+        return bisections.broken_by_paths(conn, device, paths, now - HISTORY_S, SEARCHES)
 
 
 def _store(

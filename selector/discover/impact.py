@@ -50,8 +50,8 @@ _PYTHON = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """What others measured. ``links``: which test files run which sources; ``failures``: tests that failed in trusted
-    runs, by the path that had changed; ``smoke``: the tests to run where a change can reach none (none given: chosen
+    """What others measured. ``links``: which test files run which sources; ``failures``: tests that merged changes
+    broke, by the path that had changed; ``smoke``: the tests to run where a change can reach none (none given: chosen
     from the tree)."""
 
     links: MeasuredLinks | None = None

@@ -53,7 +53,8 @@ class MeasuredLinks:
 
 @dataclass(frozen=True, slots=True)
 class PastFailure:
-    """``test`` failed ``times`` times in trusted runs, and not on their base, when ``path`` had changed."""
+    """``times`` commits of trunk that changed ``path`` broke ``test``, by trusted runs of theirs and of the commits
+    before them."""
 
     path: str
     test: TestId

@@ -16,8 +16,9 @@ from sqlalchemy import func, select, update
 from relay.demo.upstream import build
 from relay.errors import Conflict
 from relay.services import concluding, leasing, selecting
+from relay.services.upstream import mirror
 from relay.settings import Settings
-from relay.store import due, workers
+from relay.store import bisections, due, workers
 from relay.store.db import reading
 from relay.store.schema import decision, dispatch, job, plan, shard
 from selector.verify.flakes import RULE
@@ -78,6 +79,26 @@ def test_a_plan_decisions_and_shards_are_stored_together(engine, settings, run_i
     assert set(upstream.expect.regressions) <= planned
     assert stored.runtime["kind"] == "overlay"
     assert all(spec["commit"] == upstream.head_sha and spec["runtime"] == stored.runtime for spec in specs)
+
+
+def test_what_trunk_broke_by_the_same_file_is_reached_and_says_so(engine, settings, run_id, upstream):
+    """Of an unmerged change's failures nothing is taken: only searches on trunk that found a commit speak."""
+    greet(engine)
+    test = next(iter(upstream.expect.regressions))
+    path = mirror(settings).change(upstream.base_sha, upstream.head_sha, title="", pr_number=None).files[0].path
+    with engine.begin() as conn:
+        for bad, state in (("a" * 40, "found"), ("b" * 40, "given-up")):
+            bisections.open_(conn, device="spyre", test=test, variant="v", bad_sha=bad, spec={}, now=1.0)
+            (one,) = bisections.going_on(conn)
+            more = {"first_bad": bad, "last_good": "c" * 40, "paths": [path]}
+            bisections.close(conn, one.id, state=state, reason="", now=time.time(), **more)
+    selecting.select_dispatch(engine, settings, run_id)
+    with reading(engine) as conn:
+        stored = conn.execute(select(plan)).one()
+        said = [str(row) for row in conn.execute(select(decision.c.reason, decision.c.evidence)).all()]
+    (planned,) = [t for t in stored.tests if t["test"] == test]
+    assert "failed-before" in planned["codes"]
+    assert any(f"broken once by commits of trunk that changed {path}" in text for text in said)
 
 
 def test_two_processes_that_select_at_once_make_one_plan(engine, settings, run_id):

@@ -16,6 +16,7 @@ from relay.settings import Settings
 from relay.store import shards
 from relay.store.db import reading
 from relay.store.schema import bisection, dispatch, proposal, result, shard
+from selector.verify.bisect import Found
 
 TEST = "test/test_x.py::TestX::test_a"
 KEY = "test/test_x.py::TestX::test_a_spyre"
@@ -93,13 +94,18 @@ def broken_run(engine, settings, history, at=-1, **over):
                 specs=[{**shard_spec(TEST, commit=commit), **({"round": 1} if side == "base" else {})}],
             )  # fmt: skip
         for row in conn.execute(select(shard).where(shard.c.dispatch_id == run)):
-            line = result_line("test_a_spyre", test=TEST, outcome="failed", message="Error: no")
+            line = row_of(outcome="failed", message="Error: no")
             more = {"dispatch_id": run, "shard_id": row.id, "side": row.side, "fence": 1, "recorded_at": now}
             conn.execute(insert(result).values(**line, **more))
         conn.execute(update(shard).values(state="done", due_at=None))
         conn.execute(update(dispatch).where(dispatch.c.id == run).values(state="verifying", due_at=now))
     concluding.conclude(engine, settings, run, now)
     return run
+
+
+def row_of(**over):
+    """The columns of a result that a worker's line fills."""
+    return {k: v for k, v in result_line("test_a_spyre", test=TEST, **over).items() if k in result.c}
 
 
 def searches(engine):
@@ -121,6 +127,7 @@ def test_the_commit_that_broke_it_is_found_by_few_runs_and_named(engine, setting
             break
     (found,) = searches(engine)
     assert (found.state, found.first_bad, found.last_good) == ("found", history[first_bad], history[first_bad - 1])
+    assert found.paths == ["test/test_x.py"]
     assert found.runs == len(ran) == len(set(ran)) <= 9
     run = broken_run(engine, settings, history, pr_number=8)
     with reading(engine) as conn:
@@ -138,12 +145,23 @@ def test_results_that_are_stored_need_no_run(engine, settings, history):
     with engine.begin() as conn:
         (id,) = shards.add(conn, dispatch_id=run, side="base", queue="q", now=1.0, specs=[shard_spec(TEST)])
         more = {"dispatch_id": run, "shard_id": id, "side": "base", "fence": 1, "recorded_at": time.time()}
-        conn.execute(insert(result).values(**result_line("test_a_spyre", test=TEST), **more))
+        conn.execute(insert(result).values(**row_of(), **more))
         conn.execute(update(shard).values(state="done"))
     broken_run(engine, settings, history)
     assert bisecting.go_on(engine, settings) == 1
     (found,) = searches(engine)
     assert (found.state, found.first_bad, found.runs) == ("found", history[13], 0)
+
+
+def test_a_commit_that_changes_very_much_or_cannot_be_read_says_of_no_path_what_it_breaks(
+    engine, settings, history, monkeypatch
+):
+    repo = mirror(settings)
+    one_file = Found(history[13], history[12], ())
+    assert bisecting._paths(repo, one_file) == ("test/test_x.py",)
+    monkeypatch.setattr(bisecting, "PATHS", 0)
+    assert bisecting._paths(repo, one_file) is None
+    assert bisecting._paths(repo, Found("9" * 40, history[12], ())) is None
 
 
 def test_commits_without_the_test_say_nothing_and_an_unmerged_base_is_not_searched(engine, settings, history):
@@ -157,6 +175,7 @@ def test_commits_without_the_test_say_nothing_and_an_unmerged_base_is_not_search
     (found,) = searches(engine)
     assert (found.first_bad, found.last_good) == (history[12], history[9])
     assert "2 commits before it say nothing" in found.reason
+    assert found.paths is None, "another's change may have broken it"
     with engine.begin() as conn:
         conn.execute(bisection.delete())
     run = make_run(engine, compare_sha=history[3], base_ref="gh/mallory/1/base")
@@ -177,7 +196,7 @@ def test_proposals_open_and_close_with_their_reasons_and_stay_dismissed(engine, 
         run = make_run(engine, compare_sha=history[n], base_ref="main", state="completed")
         with engine.begin() as conn:
             (id,) = shards.add(conn, dispatch_id=run, side="base", queue="q", now=1.0, specs=[shard_spec(TEST)])
-            line = result_line("test_a_spyre", test=TEST, outcome="failed", message="Error: no")
+            line = row_of(outcome="failed", message="Error: no")
             more = {"dispatch_id": run, "shard_id": id, "side": "base", "fence": 1, "recorded_at": now + n}
             conn.execute(insert(result).values(**line, **more))
     assert proposing.refresh(engine, settings, now)["new"] == 1

@@ -53,11 +53,13 @@ bisection = Table(
     Column("state", String(16), nullable=False),  # open, found, given-up
     Column("first_bad", String(40)),
     Column("last_good", String(40)),
+    Column("paths", JSON(none_as_null=True)),  # what that commit changed; None: not looked at, or more than a few
     Column("runs", Integer, nullable=False, default=0),  # runs asked for, beside what was stored
     Column("reason", Text),
     Column("created_at", Float, nullable=False),
     Column("closed_at", Float),
     Index("ix_bisection_state", "state"),
+    Index("ix_bisection_found", "device", "state", "closed_at"),
 )
 
 upgrade = Table(

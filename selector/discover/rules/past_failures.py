@@ -1,4 +1,4 @@
-"""Tests that failed before when the same file had changed."""
+"""Tests that merged changes of the same file broke."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def past_failures(change: Change, table: Iterable[PastFailure], findings: Findin
     for one in table:
         if one.path in changed and findings.inventory.find(one.test) is not None:
             times = "once" if one.times == 1 else f"{one.times} times"
-            text = f"failed {times} in trusted runs of changes to {one.path}"
+            text = f"broken {times} by commits of trunk that changed {one.path}"
             findings.add(one.test, "failed-before", Evidence("history", text, one.path), 0.5 + 0.1 * one.times)

@@ -251,7 +251,7 @@ def test_past_failures_of_the_same_file(opdb: OpDatabase) -> None:
     )
     found = with_hints(*STEP, USER, opdb, failures=table)
     assert reached(found)["test_plain"] == "failed-before"
-    assert why(found, "test_plain") == "failed 3 times in trusted runs of changes to torch/optim/odd.py"
+    assert why(found, "test_plain") == "broken 3 times by commits of trunk that changed torch/optim/odd.py"
     assert "test_unary" not in reached(found)
 
 

@@ -611,6 +611,7 @@ def upgrade() -> None:
         sa.Column("state", sa.String(length=16), nullable=False),
         sa.Column("first_bad", sa.String(length=40), nullable=True),
         sa.Column("last_good", sa.String(length=40), nullable=True),
+        sa.Column("paths", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("runs", sa.Integer(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=True),
         sa.Column("created_at", sa.Float(), nullable=False),
@@ -619,6 +620,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("key", name=op.f("uq_bisection_key")),
     )
     with op.batch_alter_table("bisection", schema=None) as batch_op:
+        batch_op.create_index("ix_bisection_found", ["device", "state", "closed_at"], unique=False)
         batch_op.create_index("ix_bisection_state", ["state"], unique=False)
 
     op.create_table(
@@ -721,6 +723,9 @@ def downgrade() -> None:
 
     op.drop_table("streak")
     op.drop_table("circuit")
+    with op.batch_alter_table("bisection", schema=None) as batch_op:
+        batch_op.drop_index("ix_bisection_found")
+
     for table, index in (
         ("bisection", "ix_bisection_state"),
         ("proposal", "ix_proposal_state"),
