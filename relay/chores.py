@@ -34,7 +34,6 @@ from relay.services import (
     tidying,
 )
 from relay.services.readers import make_reader
-from relay.services.secret_files import one_of
 from relay.settings import Settings
 from relay.store import chores
 from relay.store.db import open_engine, reading
@@ -46,6 +45,7 @@ FORGET_S = 900.0
 SWEEP_S = 10.0
 LEVELS_S = 3600.0
 SEARCH_S = 4.0
+OUTAGES_S = 4.0
 PROPOSE_S = 3600.0
 CAUSES_S = 5.0
 
@@ -70,15 +70,20 @@ def chores_of(engine: Engine, settings: Settings, reader: Reader) -> list[Chore]
         Chore("deadlines", SWEEP_S, lambda m, n: sweeping.sweep(engine, settings, m, n)),
         Chore("reruns", TICK_S, lambda m, n: rerunning.step(engine, settings, n)),
         Chore("places", SWEEP_S / 2, lambda m, n: {"sent again": gates.revive_if_any(engine, n)}),
+        Chore("outages", OUTAGES_S, lambda m, n: gates.look_for_an_end(engine, m, n)),
         Chore("searches", SEARCH_S, lambda m, n: {"answered": bisecting.go_on(engine, settings, n)}),
         Chore("proposals", PROPOSE_S, lambda m, n: dict(proposing.refresh(engine, settings, n))),
         Chore("levels", LEVELS_S, lambda m, n: levelling.step(engine, settings, n)),
     ]
     found += [fetching(d) for d in (allowlists.DOCUMENT, providers.DOCUMENT) if d.place(settings) is not None]
-    if settings.github_app_id and one_of(settings, "github_private_key"):
+    if reconciling.possible(settings):
         grace = min(reconciling.GRACE_S, settings.reconcile_s)
         found.append(
-            Chore("reconcile", settings.reconcile_s, lambda m, n: reconciling.reconcile(engine, reader, m, n, grace))
+            Chore(
+                reconciling.CHORE,
+                settings.reconcile_s,
+                lambda m, n: reconciling.reconcile(engine, reader, m, n, grace),
+            )
         )
     return found
 

@@ -24,6 +24,7 @@ from relay.queue.names import OUTBOX
 from relay.reload import follow
 from relay.services import leasing
 from relay.services.readiness import BROKER
+from relay.services.stepping import Steps
 from relay.settings import Settings, load
 from relay.store import chores as chores_stored
 from relay.store import due, tokens
@@ -43,7 +44,7 @@ CHORES_END_S = 2.0
 
 class Pump:
     """``step`` does one round; ``send(task, ids, queue)``, ``mark()`` and ``depth(queue)`` (messages that wait there)
-    reach the broker and may raise its errors."""
+    reach the broker and may raise its errors. ``steps`` looks after the machine's clock."""
 
     def __init__(
         self,
@@ -53,6 +54,7 @@ class Pump:
         mark: Callable[[], bool],
         depth: Callable[[str], int],
         clock: Callable[[], float] = time.time,
+        steps: Steps | None = None,
     ) -> None:
         self.engine = engine
         self.settings = settings
@@ -60,6 +62,7 @@ class Pump:
         self.mark = mark
         self.depth = depth
         self.clock = clock
+        self.steps = steps
         self._marked_at = 0.0
         self._tidied_at = 0.0
         self._broker_ok = True
@@ -67,6 +70,9 @@ class Pump:
 
     def step(self) -> int:
         """Returns how many ids were handed over."""
+        if self.steps is not None and self.steps.look(self.engine, self.settings.lease_s):
+            self._marked_at = self._tidied_at = 0.0
+            self._noted = (0.0, None)
         now = self.clock()
         leasing.reap(self.engine, self.settings, now)
         self._tidy(now)
@@ -132,6 +138,13 @@ class Pump:
         self._broker_ok = True
 
 
+def _last_seen(engine: Engine) -> float | None:
+    """When a pump last told of itself, seconds since the epoch."""
+    with reading(engine) as conn:
+        row = chores_stored.get(conn, BROKER)
+    return row.ran_at if row is not None else None
+
+
 def make_sender(app: Celery, broker_url: str) -> Callable[[str, Sequence[str], str], None]:
     def send(task: str, ids: Sequence[str], queue: str) -> None:
         if queue not in app.amqp.queues:
@@ -148,11 +161,15 @@ def run(settings: Settings, stop: threading.Event) -> None:
     beside.start()
     url = settings.broker_url
     app, mark = make_app(url), engines.make_mark(url)
-    pump = Pump(engine, settings, make_sender(app, url), mark, engines.make_depth(app, url))
+    steps, known = Steps(), False
+    pump = Pump(engine, settings, make_sender(app, url), mark, engines.make_depth(app, url), steps=steps)
     file = alive.path()
     while not stop.is_set():
         alive.touch(file)
         try:
+            if not known:
+                steps.began(engine, settings.lease_s, _last_seen(engine))
+                known = True
             pump.step()
         except DatabaseError as exc:
             log.warning("database does not answer", error=str(exc.orig))

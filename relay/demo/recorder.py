@@ -28,7 +28,8 @@ class Fault(BaseModel, extra="forbid"):
     ``status`` answers without processing; ``retry_after`` (seconds) makes that GitHub's secondary rate limit (default
     status 403); ``delay_s`` waits before processing; ``drop`` processes the call and then closes the connection
     without an answer, which leaves the sender in doubt. ``skip`` lets that many fitting calls through first; ``count``
-    calls are hit, None: all.
+    calls are hit, None: all. ``lie`` with ``status``: processes the call and answers that all the
+    same. ``body``: JSON, or the text of a page.
     """
 
     path: str = ".*"
@@ -37,6 +38,7 @@ class Fault(BaseModel, extra="forbid"):
     retry_after: int | None = Field(None, ge=0)
     delay_s: float = Field(0.0, ge=0)
     drop: bool = False
+    lie: bool = False
     count: int | None = Field(1, ge=1)
     skip: int = Field(0, ge=0)
     body: Any = None
@@ -55,6 +57,8 @@ class Fault(BaseModel, extra="forbid"):
     def _one_thing(self) -> Fault:
         if self.drop and (self.status is not None or self.retry_after is not None):
             raise ValueError("drop processes the call; it cannot be joined with status or retry_after")
+        if self.lie and self.status is None:
+            raise ValueError("lie answers a status although the call was processed; it needs status")
         return self
 
     def fits(self, method: str, path: str) -> bool:
@@ -111,6 +115,8 @@ class Recorder:
             call["fault"] = fault.model_dump(exclude_defaults=True, exclude={"hits"})
             await asyncio.sleep(fault.delay_s)
             if fault.status is not None or fault.retry_after is not None:
+                if fault.lie:
+                    await self.app(scope, receive, _nowhere)
                 await _refuse(fault, noted)
                 return
         await self.app(scope, receive, noted)
@@ -130,13 +136,19 @@ class Recorder:
             out.write(json.dumps(call, separators=(",", ":"), default=str) + "\n")
 
 
+async def _nowhere(_message: Message) -> None:
+    """An answer that nobody gets."""
+
+
 async def _refuse(fault: Fault, send: Send) -> None:
-    headers = [(b"content-type", b"application/json")]
+    page = isinstance(fault.body, str)
+    headers = [(b"content-type", b"text/html" if page else b"application/json")]
     status, message = fault.status or 403, "Server Error"
     if fault.retry_after is not None:
         message = "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."
         headers += [(b"retry-after", str(fault.retry_after).encode()), (b"x-ratelimit-remaining", b"0")]
-    body = json.dumps(fault.body if fault.body is not None else {"message": message, "status": str(status)}).encode()
+    said = json.dumps(fault.body if fault.body is not None else {"message": message, "status": str(status)})
+    body = (fault.body if page else said).encode()
     headers.append((b"content-length", str(len(body)).encode()))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -55,7 +55,8 @@ class Reply:
     ``status`` None: no answer. ``reached``: whether the request that has the effect may have left (False: it failed
     before, for example while connecting or while getting a token). ``retry_after`` in seconds, where the answer names
     one or means one. ``auth``: the answer came from GitHub's token or installation calls, not from the effect's.
-    ``moved``: of a 3xx, whose new name could be found out.
+    ``moved``: of a 3xx, whose new name could be found out. ``foreign``: it has not the shape of the service's own
+    answers (a proxy's page, an object without its number), so nothing is known of what the service did.
     """
 
     status: int | None = None
@@ -64,6 +65,7 @@ class Reply:
     detail: str = ""
     auth: bool = False
     moved: Moved | None = None
+    foreign: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ def settle(kind: Kind, reply: Reply, *, attempts: int, age_s: float, jitter: flo
 
     ``jitter`` in 0..1 spreads the wait over half of itself, so that what failed together does not return together.
     """
-    if reply.status is not None and not reply.auth and _done(kind, reply.status):
+    if reply.status is not None and not reply.auth and not reply.foreign and _done(kind, reply.status):
         return Settlement("sent", "sent")
     code, again, ambiguous = _judge(kind, reply)
     if code == "renamed" and attempts <= RENAMES:
@@ -114,6 +116,9 @@ def _judge(kind: Kind, reply: Reply) -> tuple[str, bool, bool]:
     if status == 408 or status >= 500:
         # a gateway may give up on a request that its backend then performs
         return "server-error", True, reply.reached
+    if reply.foreign or 200 <= status < 300:
+        # whoever answered was not asked, or said something else than what was: perhaps it was done all the same
+        return "unexpected-answer", True, reply.reached
     if kind == "hud":
         if status in _HUD_REFUSALS:
             return "refused", False, False
@@ -126,8 +131,6 @@ def _judge(kind: Kind, reply: Reply) -> tuple[str, bool, bool]:
         return _refused_token(status, reply.detail), False, False
     if status == 409:
         return "conflict", True, False
-    if 200 <= status < 300:
-        return "unexpected-answer", False, False
     return {403: "forbidden", 404: "not-found", 410: "gone", 422: "refused"}.get(status, "refused"), False, False
 
 

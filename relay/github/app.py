@@ -18,7 +18,8 @@ import httpx2
 import jwt
 
 from relay.domain.retry import Moved, Reply
-from relay.github.http import Answer, exchange, make_http
+from relay.github.http import Answer, exchange, githubs, make_http
+from relay.github.true_time import TrueTime
 
 RENEW_S = 300.0
 """A token is renewed this long before it expires."""
@@ -47,7 +48,8 @@ class _Token:
 
 
 class App:
-    """The App at ``api_url``. ``clock`` gives seconds since the epoch (tokens expire by it). Safe for threads."""
+    """The App at ``api_url``. ``clock`` gives seconds since the epoch (tokens are signed and expire by it); without one
+    it is GitHub's, as its answers tell it. Safe for threads."""
 
     def __init__(
         self,
@@ -56,7 +58,7 @@ class App:
         private_key: str | Callable[[], str],
         *,
         http: httpx2.Client | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self.api_url = api_url.rstrip("/")
         self.app_id = app_id
@@ -66,7 +68,8 @@ class App:
         self._app_token: _Token | None = None
         self._signing = threading.Lock()
         self._http = http or make_http(api_url)
-        self._clock = clock
+        self._time = TrueTime()
+        self._clock = clock or self._time
         self._guard = threading.Lock()
         self._listing = threading.Lock()
         self._locks: dict[tuple[str, str], threading.Lock] = {}
@@ -80,6 +83,10 @@ class App:
     def prepare(self, repo: str, permissions: Mapping[str, str]) -> None:
         """Makes sure that a token for ``permissions`` on ``repo`` (owner/name) is at hand. Raises NotSent."""
         self.token(repo, permissions)
+
+    def heard(self, date: float | None) -> None:
+        """An answer of GitHub's says that it is ``date`` there (seconds since the epoch)."""
+        self._time.heard(date)
 
     def app_token(self) -> str:
         """A token of the App itself, good for some minutes. Raises NotSent when it cannot be signed."""
@@ -143,7 +150,7 @@ class App:
                 return None
             token = self._make_token(found["id"], {"repository_ids": [number]}, {"metadata": "read"})
         except NotSent as exc:
-            if exc.reply.status is None or exc.reply.status >= 500:
+            if exc.reply.status is None or exc.reply.status >= 500 or exc.reply.foreign:
                 raise
             return None
         said = self.call("GET", f"/repositories/{number}", token.text).body
@@ -159,7 +166,12 @@ class App:
             **request.pop("headers", {}),
         }
         url = self.api_url + path
-        return exchange(self._http, method, url, now=self._clock(), auth=auth, headers=headers, **request)
+        answer = exchange(
+            self._http, method, url, now=self._clock(), auth=auth, own=githubs, headers=headers, **request
+        )
+        if not answer.reply.foreign:
+            self._time.heard(answer.date)
+        return answer
 
     def _make_token(self, installation: int, which: Mapping[str, Any], permissions: Mapping[str, str]) -> _Token:
         path = f"/app/installations/{installation}/access_tokens"
@@ -175,7 +187,7 @@ class App:
         try:
             return self._make_token(self._installation(owner), {"repositories": [name]}, permissions)
         except NotSent as exc:
-            if exc.reply.status not in (404, 422):
+            if exc.reply.status not in (404, 422) or exc.reply.foreign:
                 raise
             refusal = exc
         # the list may be old, and the repository may have another name: GitHub says so when asked for this one
@@ -197,9 +209,9 @@ class App:
         with self._listing:
             with self._guard:
                 known = self._installations.get(key)
-            if known is None and self._clock() - self._listed_at >= LIST_EVERY_S:
+            if known is None and time.monotonic() - self._listed_at >= LIST_EVERY_S:
                 self._list()
-                self._listed_at = self._clock()
+                self._listed_at = time.monotonic()
                 with self._guard:
                     known = self._installations.get(key)
         if known is None:
@@ -225,7 +237,7 @@ class App:
 
     def _as_app(self, method: str, path: str, **request: Any) -> Any:
         answer = self.call(method, path, self.app_token(), auth=True, **request)
-        if answer.reply.status is None or not 200 <= answer.reply.status < 300:
+        if answer.reply.status is None or not 200 <= answer.reply.status < 300 or answer.reply.foreign:
             raise NotSent(answer.reply)
         return answer.body
 

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from relay.github.app import App, NotSent, repo_path
-from relay.github.http import Answer, exchange, make_http
+from relay.github.http import Answer, exchange, foreign, make_http
 
 __all__ = ["Answer", "GitHub", "NotSent", "exchange", "make_http"]
 
@@ -31,6 +31,8 @@ class GitHub(App):
         answer = self.call(method, f"/repos/{repo_path(repo)}{path}", self.token(repo, permissions), **request)
         if answer.reply.status in (401, 404):
             self.forget(repo)  # revoked, or the App was installed anew
+        if method == "GET" and answer.reply.foreign:
+            raise NotSent(replace(answer.reply, status=None, reached=False))  # as good as no answer
         if answer.location is not None:
             return replace(answer, reply=replace(answer.reply, moved=self.moved_to(answer.location)))
         return answer
@@ -43,14 +45,14 @@ class GitHub(App):
         return self._on_repo(repo, DISPATCH, "POST", "/dispatches", content=body.encode(), headers=headers)
 
     def create_check_run(self, repo: str, body: Mapping[str, Any]) -> Answer:
-        return self._on_repo(repo, CHECKS, "POST", "/check-runs", json=body)
+        return _numbered(self._on_repo(repo, CHECKS, "POST", "/check-runs", json=body))
 
     def update_check_run(self, repo: str, check_run_id: str, body: Mapping[str, Any]) -> Answer:
         return self._on_repo(repo, CHECKS, "PATCH", f"/check-runs/{quote(check_run_id, safe='')}", json=body)
 
     def create_comment(self, repo: str, number: int, text: str) -> Answer:
         """A comment on a pull request."""
-        return self._on_repo(repo, COMMENTS, "POST", f"/issues/{number}/comments", json={"body": text})
+        return _numbered(self._on_repo(repo, COMMENTS, "POST", f"/issues/{number}/comments", json={"body": text}))
 
     def update_comment(self, repo: str, comment_id: str, text: str) -> Answer:
         path = f"/issues/comments/{quote(comment_id, safe='')}"
@@ -71,20 +73,20 @@ class GitHub(App):
         """All check runs called ``name`` on a commit, newest first."""
         params = {"check_name": name, "filter": "all", "per_page": str(PAGE)}
         answer = self._on_repo(repo, CHECKS, "GET", f"/commits/{quote(sha, safe='')}/check-runs", params=params)
-        return Answer(answer.reply, _list(answer.body, "check_runs"))
+        return Answer(answer.reply, _list(answer, answer.body, "check_runs"))
 
     def comments(self, repo: str, number: int, since: str) -> Answer:
         """Comments of a pull request that were made or changed since (ISO 8601), oldest first."""
         params = {"since": since, "per_page": str(PAGE)}
         answer = self._on_repo(repo, COMMENTS, "GET", f"/issues/{number}/comments", params=params)
-        return Answer(answer.reply, _list({"all": answer.body}, "all"))
+        return Answer(answer.reply, _list(answer, {"all": answer.body}, "all"))
 
     def dispatched_runs(self, repo: str, since: str) -> Answer:
         """Workflow runs that a repository_dispatch started since ``since`` (ISO 8601). NotSent also where the App may
         not read them."""
         params = {"event": "repository_dispatch", "created": f">={since}", "per_page": str(PAGE)}
         answer = self._on_repo(repo, RUNS, "GET", "/actions/runs", params=params)
-        return Answer(answer.reply, _list(answer.body, "workflow_runs"))
+        return Answer(answer.reply, _list(answer, answer.body, "workflow_runs"))
 
     def run(self, repo: str, run_id: str) -> Answer:
         """A workflow run: its status, its attempt."""
@@ -95,6 +97,20 @@ class GitHub(App):
         return self._on_repo(repo, PULLS, "GET", f"/pulls/{number}")
 
 
-def _list(body: Any, key: str) -> list[dict[str, Any]]:
+def _numbered(answer: Answer) -> Answer:
+    """What was made has a number: an answer without one is not GitHub's, and without it the next one would make it a
+    second time."""
+    made = answer.reply.status is not None and 200 <= answer.reply.status < 300
+    number = answer.body.get("id") if isinstance(answer.body, dict) else None
+    return foreign(answer) if made and not isinstance(number, int) else answer
+
+
+def _list(answer: Answer, body: Any, key: str) -> list[dict[str, Any]]:
+    """The rows of a list. Raises NotSent where a success has none: nothing found and nothing said are two things."""
     rows = body.get(key) if isinstance(body, dict) else None
-    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    if not isinstance(rows, list):
+        if answer.reply.status == 200:
+            detail = f"{answer.reply.detail[:200]}: no list of {key}"
+            raise NotSent(replace(answer.reply, status=None, reached=False, detail=detail))
+        return []
+    return [row for row in rows if isinstance(row, dict)]

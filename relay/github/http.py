@@ -1,8 +1,13 @@
-"""One HTTP request as an Answer: transport errors are answers too. Nothing here retries, sleeps or follows."""
+"""One HTTP request as an Answer: transport errors are answers too. Nothing here retries, sleeps or follows.
+
+Between us and a service stand proxies, and the service itself may be half there: an answer counts as the service's own
+only where it has the shape of one (``Own``). Anything else says nothing about what was done.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -10,6 +15,7 @@ import httpx2
 
 from relay import __version__
 from relay.domain.retry import Reply, wait_asked
+from relay.github.true_time import date_of
 
 TIMEOUT = httpx2.Timeout(connect=2.0, write=2.0, read=8.0, pool=1.0)
 """Sum 13 s: the longest one call can take, below relay.store.outbox.CLAIM_S."""
@@ -18,14 +24,45 @@ ANSWER_LIMIT = 1000
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one request came to; ``body`` is the JSON of a success, ``location`` where a 3xx points to."""
+    """What one request came to; ``body`` is the JSON of a success, ``location`` where a 3xx points to, ``date`` when it
+    was answered by the service's own clock (seconds since the epoch)."""
 
     reply: Reply
     body: Any = None
     location: str | None = None
+    date: float | None = None
 
 
-def exchange(http: httpx2.Client, method: str, url: str, *, now: float, auth: bool = False, **request: Any) -> Answer:
+Own = Callable[[httpx2.Response, Any], bool]
+"""Whether an answer (with the JSON of its body, or None) can be the service's own."""
+
+
+def anything(_response: httpx2.Response, _body: Any) -> bool:
+    return True
+
+
+def githubs(response: httpx2.Response, body: Any) -> bool:
+    """GitHub's API answers with JSON or with nothing; what it refuses it gives a message for."""
+    if response.is_success:
+        return not response.content or isinstance(body, dict | list)
+    return not response.is_client_error or (isinstance(body, dict) and "message" in body)
+
+
+def foreign(answer: Answer) -> Answer:
+    """The answer as one that is not the service's own."""
+    return replace(answer, reply=replace(answer.reply, foreign=True))
+
+
+def exchange(
+    http: httpx2.Client,
+    method: str,
+    url: str,
+    *,
+    now: float,
+    auth: bool = False,
+    own: Own = anything,
+    **request: Any,
+) -> Answer:
     """One HTTP request as an Answer."""
     try:
         response = http.request(method, url, **request)
@@ -42,9 +79,16 @@ def exchange(http: httpx2.Client, method: str, url: str, *, now: float, auth: bo
             body = response.json()
         except ValueError:
             body = None
-    reply = Reply(response.status_code, reached=not auth, retry_after=wait, detail=_said(response, body), auth=auth)
+    reply = Reply(
+        response.status_code,
+        reached=not auth,
+        retry_after=wait,
+        detail=_said(response, body),
+        auth=auth,
+        foreign=not own(response, body),
+    )
     location = response.headers.get("location") if 300 <= response.status_code < 400 else None
-    return Answer(reply, body if response.is_success else None, location)
+    return Answer(reply, body if response.is_success else None, location, date_of(response.headers.get("date")))
 
 
 def make_http(url: str) -> httpx2.Client:

@@ -2,6 +2,9 @@
 
 Keys are cached per issuer, refreshed at most once a minute whatever tokens arrive, kept when the issuer is down, and
 never replaced by an empty set. Everything about a token that needs no key is checked before any request is made.
+
+A token's times are its issuer's. Where they do not fit our clock, the issuer is asked what time it is, before a report
+is refused that nobody would send again.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import structlog
 from relay.domain.fields import MAX_ID, is_repo
 from relay.domain.providers import Provider
 from relay.errors import Forbidden, RepositoryUnknown, Unauthorized, Unavailable
+from relay.github.true_time import TrueTime, date_of
 
 log = structlog.get_logger(__name__)
 
@@ -29,6 +33,8 @@ REFRESH_S = 60.0
 FIRST_RETRY_S = 5.0
 """While an issuer never answered, nobody can be verified: then we ask more often."""
 MAX_AGE_S = 3600.0
+HOUR_S = 10.0
+"""Tokens whose times do not fit cause at most one question for the hour in so many seconds."""
 MAX_TOKEN = 16_384
 MAX_KEYS_BYTES = 512 * 1024
 MAX_TOKEN_ID = 200
@@ -58,6 +64,8 @@ class _Keys:
     by_id: dict[str, Any] = field(default_factory=dict)
     fetched_at: float = float("-inf")
     tried_at: float = float("-inf")
+    time: TrueTime = field(default_factory=TrueTime)
+    asked_at: float = float("-inf")
 
 
 def fetch(url: str) -> Any:
@@ -72,11 +80,19 @@ def fetch(url: str) -> Any:
     return httpx2.Response(200, content=raw).json()
 
 
+def hour(url: str) -> float | None:
+    """What time it is there (seconds since the epoch), by the answer's ``Date``; None where it does not say. Raises
+    httpx2.HTTPError."""
+    with httpx2.stream("GET", url, timeout=httpx2.Timeout(3.0), follow_redirects=False) as response:
+        response.raise_for_status()
+        return date_of(response.headers.get("date"))
+
+
 class Verifier:
     """Verifies tokens for ``audience``, of the ``issuers`` that there are at that moment. It blocks, so call it off the
     event loop, from any thread.
 
-    ``get`` fetches a key set, ``clock`` gives seconds since the epoch.
+    ``get`` fetches a key set, ``hour`` asks an issuer for the time, ``clock`` gives seconds since the epoch.
     """
 
     def __init__(
@@ -85,12 +101,14 @@ class Verifier:
         audience: str,
         *,
         get: Callable[[str], Any] = fetch,
+        hour: Callable[[str], float | None] = hour,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._issuers = issuers
         self._keys: dict[tuple[str, str], _Keys] = {}
         self._audience = audience
         self._get = get
+        self._hour = hour
         self._clock = clock
 
     def verify(self, token: str) -> Identity:
@@ -98,9 +116,8 @@ class Verifier:
         that speaks for nobody here), Unavailable (its issuer's keys cannot be had now)."""
         provider, keys, kid = self._look(token)
         key = self._key(keys, kid)
-        now = self._clock()
         try:
-            # the times are checked below, with our clock
+            # the times are checked below, by the issuer's clock
             claims = jwt.decode(
                 token,
                 key,
@@ -118,12 +135,15 @@ class Verifier:
             raise Unauthorized(f"the token is not meant for {self._audience}", HINT) from exc
         except jwt.PyJWTError as exc:
             raise Unauthorized(f"the token is not valid: {exc}", HINT) from exc
-        expires = _time(claims, "exp")
-        if expires + LEEWAY_S <= now:
-            raise Unauthorized("the token has expired", "ask for a new token and report again")
-        for name in ("iat", "nbf"):
-            if name in claims and _time(claims, name) - LEEWAY_S > now:
-                raise Unauthorized(f"the token is not valid yet ({name})", "check the clock of the machine")
+        ours = self._clock()
+        now = ours
+        try:
+            _in_time(claims, now)
+        except Unauthorized:
+            now = self._time_at(keys, ours)
+            _in_time(claims, now)
+        # by our own clock, for what is kept until then
+        expires = _time(claims, "exp") - (now - ours)
         repository = _repository(provider, claims)
         token_id = _token_id(token, claims)
         return Identity(provider, repository, _number(provider, claims), token_id, expires + LEEWAY_S, claims)
@@ -153,8 +173,8 @@ class Verifier:
         with keys.lock:  # single flight: a flood of tokens waits for one answer
             now = self._clock()
             wait = REFRESH_S if keys.by_id else FIRST_RETRY_S
-            stale = kid not in keys.by_id or now - keys.fetched_at > MAX_AGE_S
-            if stale and now - keys.tried_at >= wait:
+            stale = kid not in keys.by_id or not 0 <= now - keys.fetched_at <= MAX_AGE_S
+            if stale and not 0 <= now - keys.tried_at < wait:
                 self._refresh(keys, now)
             if not keys.by_id:
                 raise Unavailable(
@@ -165,6 +185,17 @@ class Verifier:
             if kid not in keys.by_id:
                 raise Unauthorized(f"{keys.issuer} has no such key: {kid[:100]}", HINT)
             return keys.by_id[kid]
+
+    def _time_at(self, keys: _Keys, ours: float) -> float:
+        """What time it is at the issuer; our own where it does not say."""
+        with keys.lock:
+            if time.monotonic() - keys.asked_at >= HOUR_S:
+                keys.asked_at = time.monotonic()
+                try:
+                    keys.time.heard(self._hour(keys.url))
+                except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
+                    log.warning("issuer does not tell the time", issuer=keys.issuer, error=str(exc))
+            return keys.time(ours)
 
     def _refresh(self, keys: _Keys, now: float) -> None:
         keys.tried_at = now
@@ -228,6 +259,15 @@ def _number(provider: Provider, claims: dict[str, Any]) -> int | None:
     if not (text.isascii() and text.isdigit() and len(text) < 20 and 0 < int(text) <= MAX_ID):
         raise Unauthorized(f"the token's claim {provider.repository_id} is no number of a repository", HINT)
     return int(text)
+
+
+def _in_time(claims: dict[str, Any], now: float) -> None:
+    """Unauthorized for a token that is over, or not good yet."""
+    if _time(claims, "exp") + LEEWAY_S <= now:
+        raise Unauthorized("the token has expired", "ask for a new token and report again")
+    for name in ("iat", "nbf"):
+        if name in claims and _time(claims, name) - LEEWAY_S > now:
+            raise Unauthorized(f"the token is not valid yet ({name})", "check the clock of the machine")
 
 
 def _time(claims: dict[str, Any], name: str) -> float:

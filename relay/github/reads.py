@@ -18,6 +18,7 @@ import httpx2
 from relay.domain.retry import wait_asked
 from relay.errors import Unavailable
 from relay.github.client import GitHub, NotSent
+from relay.github.true_time import date_of
 
 CONTENTS = {"contents": "read"}
 PULLS = {"pull_requests": "read"}
@@ -141,7 +142,7 @@ class Reader:
         owner, _, name = repo.partition("/")
         whole = f"/repos/{quote(owner, safe='')}/{quote(name, safe='')}{path}"
         known = (repo.casefold(), *permissions)
-        if self._public.get(known, 0.0) <= self._clock():
+        if not 0 < self._public.get(known, 0.0) - self._clock() <= PUBLIC_S:
             try:
                 headers = {**headers, "Authorization": f"Bearer {self._github.token(repo, permissions)}"}
             except NotSent as exc:
@@ -166,6 +167,7 @@ class Reader:
         except httpx2.HTTPError as exc:
             said = f"{type(exc).__name__}: {exc}"[:200]
             raise Unavailable(f"GitHub cannot be asked: {method} {path}: {said}", "try again later") from exc
+        self._github.heard(date_of(answer.headers.get("date")))
         if answer.status_code not in fine:
             wait = wait_asked(answer.status_code, answer.headers, answer.text, self._clock())
             said = f"{method} {path}: {answer.status_code} {answer.text[:200]}"

@@ -35,4 +35,11 @@ class Hud:
         if not self.url:
             return Answer(Reply(None, reached=False, detail="hud_url is not set: the row waits for it"))
         headers = {"x-hud-internal-bot": self._bot_key()}
-        return exchange(self._http, "POST", self.url, now=self._clock(), json=row, headers=headers)
+        return exchange(self._http, "POST", self.url, now=self._clock(), own=huds, json=row, headers=headers)
+
+
+def huds(response: httpx2.Response, body: Any) -> bool:
+    """Of a row that it took the dashboard says ``ok``; what it refuses it gives an error for, as JSON."""
+    if response.is_success:
+        return isinstance(body, dict) and body.get("ok") is True
+    return not response.is_client_error or isinstance(body, dict)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import structlog
 from sqlalchemy import Connection, Engine
@@ -12,7 +13,7 @@ from relay.domain.circuit import OPEN, Gate, close, gate, key_of, owner_of
 from relay.domain.facts import RepositoryFact
 from relay.domain.retry import MAX_AGE_S, OTHER_AGE_S, Moved, Reply
 from relay.errors import Conflict
-from relay.store import circuits, outbox_ops, repositories
+from relay.store import circuits, outbox, outbox_ops, repositories
 from relay.store.db import reading
 
 log = structlog.get_logger(__name__)
@@ -137,3 +138,23 @@ def revive_if_any(engine: Engine, now: float) -> int:
         return 0
     with engine.begin() as conn:
         return revive(conn, now)
+
+
+def look_for_an_end(engine: Engine, memory: dict[str, Any], now: float) -> dict[str, Any]:
+    """While effects wait because GitHub or the dashboard was away, one of them tries every time this is called; when it
+    arrives the others go at once, however long each would have waited yet. ``memory`` and the answer: the effect that
+    tries, by side."""
+    tries: dict[str, Any] = {}
+    for side, hud in (("github", False), ("dashboard", True)):
+        with reading(engine) as conn:
+            asked = memory.get(side)
+            row = outbox.get(conn, int(asked)) if asked is not None else None
+            arrived = row is not None and row.state == "sent"
+            if not outbox_ops.any_waits_out(conn, hud, now):
+                continue
+        with engine.begin() as conn:
+            if arrived:
+                log.info("outage over", side=side, effects=outbox_ops.outage_over(conn, hud, now))
+            else:
+                tries[side] = outbox_ops.probe(conn, hud, now)
+    return tries

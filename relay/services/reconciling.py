@@ -2,6 +2,8 @@
 
 GitHub sends a webhook once. Whatever was sent while the relay was away is lost unless somebody asks for it, which is
 possible for three days. It comes back under its own delivery id, so what did arrive after all changes nothing.
+
+The look is made every so often, and soon after the relay comes back from where it could take nothing in (``ask_soon``).
 """
 
 from __future__ import annotations
@@ -15,20 +17,38 @@ from sqlalchemy import Engine
 from relay.domain.events import worth_asking
 from relay.errors import Unavailable
 from relay.github.reads import Reader
-from relay.store import audit, deliveries, redeliveries
+from relay.services.secret_files import one_of
+from relay.settings import Settings
+from relay.store import audit, chores, deliveries, redeliveries
 from relay.store.db import reading
 
 log = structlog.get_logger(__name__)
+CHORE = "reconcile"
+SOON_S = 1.0
+AGAIN_S = 5.0
+"""Where something is missing the next look is so soon: what was asked for may come to nothing as well."""
 GRACE_S = 60.0
-"""What is younger may still be on its way."""
+"""What is younger, and did not fail, may still be on its way."""
 OVERLAP_S = 600.0
 HORIZON_S = 3 * 86400.0
 PAGES = 50
 ASKS = 200
-BACKOFF_S = (0.0, 600.0, 1800.0, 7200.0, 21600.0)
-"""Seconds between the n-th time of asking and the next; then we give up."""
+BACKOFF_S = (0.0, 4.0, 8.0, 60.0, 600.0, 1800.0, 7200.0, 21600.0)
+"""Seconds between the n-th time of asking and the next; then we give up. The first are short: a relay that has just
+come back may miss the first answer too."""
 REFUSED = (400, 413)
 """We answered, and would answer the same again. A 401 may have been a secret that has been rotated since."""
+
+
+def possible(settings: Settings) -> bool:
+    """Whether there is an App that can ask."""
+    return bool(settings.github_app_id and one_of(settings, "github_private_key"))
+
+
+def ask_soon(engine: Engine, now: float) -> None:
+    """The next look is due in a moment: something may have been missed."""
+    with engine.begin() as conn:
+        chores.make_due(conn, CHORE, now + SOON_S)
 
 
 def reconcile(
@@ -50,7 +70,7 @@ def reconcile(
                 # perhaps GitHub knows the place no more: the next look begins at the newest again
                 return {"until": known_until}
             raise
-        rows = [row for row in page.rows if bound <= _time(row) <= reach]
+        rows = [row for row in page.rows if bound <= _time(row) and (_time(row) <= reach or _failed(row))]
         _look(engine, rows)
         cursor = page.cursor
         if cursor is None or (page.rows and _time(page.rows[-1]) < bound):
@@ -58,6 +78,12 @@ def reconcile(
             break
     _ask(engine, reader, now)
     return {"until": reach} if done else {"until": known_until, "cursor": cursor, "reach": reach}
+
+
+def _failed(row: dict[str, Any]) -> bool:
+    """Whether GitHub says that it is over with it and it did not arrive."""
+    code, said = row.get("status_code"), str(row.get("status") or "").casefold()
+    return isinstance(code, int) and (code >= 300 or (code == 0 and said not in ("", "ok", "pending", "queued")))
 
 
 def _beginning(engine: Engine, now: float) -> float:
@@ -100,6 +126,8 @@ def _ask(engine: Engine, reader: Reader, now: float) -> None:
             redeliveries.give_up(conn, guid, f"asked for {len(BACKOFF_S)} times")
             log.error("delivery given up", delivery=guid)
         due = redeliveries.due(conn, [now - wait for wait in BACKOFF_S], ASKS)
+        if redeliveries.waiting(conn, sum(1 for wait in BACKOFF_S if wait <= GRACE_S)):
+            chores.make_due(conn, CHORE, now + AGAIN_S)
     if back:
         log.info("deliveries came back", number=back)
     for row in due:

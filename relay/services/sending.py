@@ -84,12 +84,13 @@ class _Sending:
 class _Batch:
     def __init__(self, engine: Engine, now: float) -> None:
         self.engine = engine
-        self._began = now - time.monotonic()
+        self._ahead = now - time.time()
         self.places: dict[str, Gate] = {}
         self.broken: list[Exception] = []
 
     def clock(self) -> float:
-        return self._began + time.monotonic()
+        # the machine's own clock, at each look: a step in the middle must not leave times of before it behind
+        return self._ahead + time.time()
 
     def find(self, ids: Sequence[int], clients: Clients) -> list[_Sending]:
         """The rows that may be sent, with what is known about each."""
@@ -213,7 +214,9 @@ def _written(conn: Connection, one: _Sending, now: float) -> Settlement | None:
     outcome = settle(kind, reply, attempts=row.attempts + 1, age_s=age_s, jitter=random.random())
     # a try that failed before it could send leaves the doubt of an earlier one as it was
     doubt = outcome.ambiguous or (row.ambiguous and not reply.reached)
-    error = f"{outcome.code}: {reply.detail}"
+    # a wait that was asked for is nobody's to shorten: it is told from those that are ours (outbox_ops.OUTAGE)
+    asked = f", asked for {reply.retry_after:.0f} s" if reply.retry_after is not None else ""
+    error = f"{outcome.code}{asked}: {reply.detail}"
     if outcome.state == "sent":
         response = {k: body[k] for k in RESPONSE_KEYS if k in body} if body else None
         outbox.mark_sent(conn, row.id, status=reply.status, response=response, now=now)

@@ -137,7 +137,13 @@ def claim(conn: Connection, row: Row[Any], now: float) -> bool:
             outbox.c.attempts == row.attempts,
             outbox.c.not_before <= now,
         )
-        .values(attempts=row.attempts + 1, ambiguous=True, not_before=now + CLAIM_S, due_at=now + CLAIM_S)
+        .values(
+            attempts=row.attempts + 1,
+            ambiguous=True,
+            not_before=now + CLAIM_S,
+            due_at=now + CLAIM_S,
+            last_error=None,  # of the try that begins nothing is known: by this it is told from one that waits
+        )
     )
     return taken.rowcount == 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, exists, func, or_, select, update
 
 from relay.errors import Conflict, NotFound
 from relay.store.outbox import CLAIM_S, get
@@ -108,3 +108,34 @@ def _reopen_dispatch(conn: Connection, row: Row[Any], now: float) -> None:
         .where(dispatch.c.id == run.id, dispatch.c.state == "failed")
         .values(state="sending", error=None, code=None, summary=None, conclusion=None, closed_at=None)
     )
+
+
+OUTAGE = ("not-sent", "no-answer", "server-error", "unexpected-answer", "credentials")
+"""How a row's last error begins where the other side as a whole may be away, and not this effect be wrong."""
+
+
+def _waits_out(hud: bool, now: float) -> ColumnElement[bool]:
+    """Effects that back off because the other side (the dashboard, else GitHub) was away. What is under way has no
+    error."""
+    side = outbox.c.kind == "hud" if hud else outbox.c.kind != "hud"
+    away = or_(*(outbox.c.last_error.startswith(f"{code}:") for code in OUTAGE))
+    return and_(outbox.c.state == "due", outbox.c.not_before > now, side, away)
+
+
+def any_waits_out(conn: Connection, hud: bool, now: float) -> bool:
+    return conn.execute(select(outbox.c.id).where(_waits_out(hud, now)).limit(1)).first() is not None
+
+
+def probe(conn: Connection, hud: bool, now: float) -> int | None:
+    """Has one of the effects that wait out an outage sent now, one that was tried least; -> its id. None: none
+    waits."""
+    waiting = select(outbox.c.id).where(_waits_out(hud, now)).order_by(outbox.c.attempts, outbox.c.id).limit(1)
+    found = conn.execute(waiting).scalar_one_or_none()
+    if found is not None:
+        conn.execute(update(outbox).where(outbox.c.id == found).values(due_at=now, not_before=now))
+    return found
+
+
+def outage_over(conn: Connection, hud: bool, now: float) -> int:
+    """Has all effects that wait out an outage sent now; -> how many."""
+    return conn.execute(update(outbox).where(_waits_out(hud, now)).values(due_at=now, not_before=now)).rowcount

@@ -57,6 +57,12 @@ def due(conn: Connection, asked_before: Sequence[float], limit: int) -> list[Row
     return found
 
 
+def waiting(conn: Connection, attempts: int) -> bool:
+    """Whether one is missing that was asked for less often."""
+    query = select(redelivery.c.delivery_id).where(redelivery.c.state == "missing", redelivery.c.attempts < attempts)
+    return conn.execute(query.limit(1)).first() is not None
+
+
 def asked(conn: Connection, delivery_id: str, now: float) -> None:
     conn.execute(
         update(redelivery)

@@ -33,19 +33,23 @@ from relay.web import (
     webhook,
     workers,
 )
+from relay.web.limits import Limits
+from relay.web.missed import Missed
 from relay.web.pages_headers import add_security_headers
 from relay.web.pages_static import mount_static
 from relay.web.twins.table import describe
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The application. ``app.state`` has ``engine`` and ``settings``; everything else is made from them."""
+    """The application. ``app.state`` has ``engine``, ``settings``, and what routes keep between requests."""
     engine = open_engine(settings.database, answering=True)
     migrate(engine)
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.missed.note()  # whatever came before this process did
         yield
+        app.state.missed.close()
         engine.dispose()
 
     app = FastAPI(
@@ -53,6 +57,12 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.engine = engine
     app.state.settings = settings
+    # what routes keep between requests, made before the first: two that come together must not make it twice
+    app.state.limits = Limits.of(settings)
+    app.state.live_hub = live.Hub()
+    app.state.crcr_summaries = backends.Summaries()
+    app.state.counter = callback.Counter(app)
+    app.state.missed = Missed(engine, settings)
     problems.install(app)
     add_security_headers(app)
     for module in (

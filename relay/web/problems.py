@@ -26,6 +26,7 @@ from relay.web.viewers import nobody
 
 log = structlog.get_logger(__name__)
 _CODES = {404: "not-found", 405: "method-not-allowed", 413: "body-too-large", 401: "unauthorized", 403: "forbidden"}
+WEBHOOK = "/github/webhook"
 _RETRY_AFTER = {RateLimited: 30, Unavailable: 5}
 """Seconds, where the error itself does not know better."""
 
@@ -111,14 +112,23 @@ async def _no_database(request: Request, exc: Exception) -> Response:
     reason = str(exc.orig) if isinstance(exc, DBAPIError) else str(exc)
     log.error("database does not answer", method=request.method, path=request.url.path, error=reason)
     nobody(request)  # the page about it must not ask the database who looks
+    _missed(request)
     return await _relay_error(request, Unavailable("the database does not answer", "try again a little later"))
 
 
 async def _unexpected(request: Request, exc: Exception) -> Response:
     nobody(request)
+    _missed(request)
     response = await _logged(request, exc)
     stamp(request.scope, response.headers)  # it passes no middleware
     return response
+
+
+def _missed(request: Request) -> None:
+    """A webhook that is refused is sent once only, unless somebody asks for it again."""
+    missed = getattr(request.app.state, "missed", None)
+    if missed is not None and request.url.path == WEBHOOK:
+        missed.note()
 
 
 async def _logged(request: Request, exc: Exception) -> Response:
