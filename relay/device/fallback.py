@@ -7,6 +7,7 @@ warnings come twice.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -18,12 +19,15 @@ from relay.device.memory import (
     CPU_KEYS,
     NAME,
     adopt,
+    alias_within,
     cpu_alias,
     device_alias,
+    host_view,
     is_device,
     raise_if_out_of_memory,
     refuse_layout,
     set_memory,
+    shared,
     view_like,
 )
 from relay.device.meter import METER
@@ -38,7 +42,7 @@ _NUMBERS = (bool, int, float, complex)
 class Call:
     """One run of one operator: its device arguments, and the CPU aliases they were seen through."""
 
-    __slots__ = ("aliases", "host_tensor", "inputs", "outputs", "plan", "wants_device")
+    __slots__ = ("aliases", "host_tensor", "inputs", "memories", "outputs", "plan", "shared", "wants_device")
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -47,6 +51,8 @@ class Call:
         self.aliases: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # id(alias) -> (device tensor, alias)
         self.host_tensor = False
         self.wants_device = False
+        self.shared: frozenset[int] = frozenset()
+        self.memories: dict[int, torch.UntypedStorage] = {}  # storages in ``shared``, as the CPU kernel sees them
 
     def to_cpu(self, value: Any) -> Any:
         """An argument as the CPU kernel is to see it."""
@@ -60,6 +66,8 @@ class Call:
                 if is_device(value):  # but not strided
                     refuse_layout(value, self.plan.qualified())
                 return value
+            if self.shared and value.untyped_storage()._cdata in self.shared:
+                alias = self._within(value)
             self.aliases[id(alias)] = (value, alias)
             self.inputs.append(value)
             self.wants_device = True
@@ -71,6 +79,13 @@ class Call:
             self.wants_device = True
             return CPU
         return value
+
+    def _within(self, value: torch.Tensor) -> torch.Tensor:
+        storage = value.untyped_storage()
+        memory = self.memories.get(storage._cdata)
+        if memory is None:
+            memory = self.memories[storage._cdata] = host_view(storage)
+        return alias_within(memory, value)
 
     def to_device(self, value: Any) -> Any:
         """A result as the caller is to see it: the same argument, a view of one, or an adopted tensor."""
@@ -104,6 +119,16 @@ class Call:
             if alias.untyped_storage().data_ptr() == where:
                 return view_like(device, alias, value)
         return None
+
+
+def device_tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
+    """The strided tensors of this device among arguments, those in lists too."""
+    for value in values:
+        if isinstance(value, _Tensor):
+            if is_device(value) and value.layout is _strided:
+                yield value
+        elif isinstance(value, list | tuple):
+            yield from device_tensors(value)
 
 
 def _follow(device: torch.Tensor, alias: torch.Tensor) -> None:
@@ -145,6 +170,9 @@ def run(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if out is not None:
             return out
     call = Call(plan)
+    if plan.writes:
+        # what is written to may lie over what is read: kernels refuse that, and see it by the storage alone
+        call.shared = shared([*device_tensors((*args, *kwargs.values()))])
     cpu_args = [call.to_cpu(a) for a in args]
     cpu_kwargs = {k: call.to_cpu(v) for k, v in kwargs.items()} if kwargs else kwargs
     for name in plan.outs:
@@ -174,23 +202,52 @@ def run(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _execute(plan: Plan, call: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    for i in plan.tensor_at:
-        # A number that torch wrapped into a tensor reaches a Python kernel as a plain number, which the Tensor
-        # overload refuses; the packet finds the Scalar overload, and with it the right type promotion.
-        if i < len(args) and isinstance(args[i], _NUMBERS):
-            if i == 1 and plan.scalar_call is not None and not isinstance(args[0], _NUMBERS):
-                return plan.scalar_call(CPU_KEYS, *args, **kwargs)
-            return plan.op.overloadpacket(*args, **kwargs)
+    kernel = _kernel_of(plan, args)
     try:
-        return plan.call(CPU_KEYS, *args, **kwargs)
+        return kernel(args, kwargs)
     except RuntimeError as error:
         if "not resizable" not in str(error):
             raise_if_out_of_memory(error)
             raise
-    return _execute_growing(plan, call, args, kwargs)
+    return _execute_growing(plan, kernel, call, args, kwargs)
 
 
-def _execute_growing(plan: Plan, call: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _kernel_of(plan: Plan, args: list[Any]) -> Callable[[list[Any], dict[str, Any]], Any]:
+    """The CPU's kernel for these arguments, to be called with them.
+
+    A number that torch wrapped into a tensor reaches a Python kernel as a plain number, which the Tensor overload
+    refuses; the packet finds the Scalar overload, and with it the right type promotion.
+    """
+    for i in plan.tensor_at:
+        if i < len(args) and isinstance(args[i], _NUMBERS):
+            if i == 1 and plan.outs and (boxed := _boxed(args[0], args[1])) is not None:
+                return lambda args, kwargs: plan.call(CPU_KEYS, args[0], boxed, *args[2:], **kwargs)
+            scalar = plan.scalar_call
+            if i == 1 and scalar is not None and not isinstance(args[0], _NUMBERS):
+                return lambda args, kwargs: scalar(CPU_KEYS, *args, **kwargs)
+            return lambda args, kwargs: plan.op.overloadpacket(*args, **kwargs)
+    return lambda args, kwargs: plan.call(CPU_KEYS, *args, **kwargs)
+
+
+def _boxed(beside: Any, number: Any) -> torch.Tensor | None:
+    """The number as a tensor that promotes as it does beside this one, or None where none does. What the packet finds
+    for an ``out=`` is a copy of a result: it picks strides of its own, takes one dtype and sees no overlap."""
+    if not isinstance(beside, _Tensor):
+        return None
+    dtype = torch.bool if isinstance(number, bool) else torch.result_type(beside, number)
+    if beside.dim() and dtype == beside.dtype and dtype is not torch.bool:
+        # the tensor's dtype wins, and the number keeps all its digits
+        wide = torch.complex128 if dtype.is_complex else torch.float64 if dtype.is_floating_point else torch.int64
+        dtype = wide
+    try:
+        return torch.tensor(number, dtype=dtype)
+    except (RuntimeError, OverflowError):  # beyond an integer's range, which kernels say in their own words
+        return None
+
+
+def _execute_growing(
+    plan: Plan, kernel: Callable[[list[Any], dict[str, Any]], Any], call: Call, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
     """An ``out=`` argument must grow, and a borrowed memory cannot: write to tensors of the CPU's own instead."""
 
     def own(value: Any, argument: Any) -> Any:
@@ -216,4 +273,4 @@ def _execute_growing(plan: Plan, call: Call, args: list[Any], kwargs: dict[str, 
     by_name = {a.name: a for a in schema}
     args = [own(value, schema[i]) for i, value in enumerate(args)]
     kwargs = {k: own(v, by_name[k]) for k, v in kwargs.items()}
-    return plan.call(CPU_KEYS, *args, **kwargs)
+    return kernel(args, kwargs)

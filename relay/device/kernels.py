@@ -15,16 +15,19 @@ from relay.device.memory import (
     CPU_KEYS,
     NAME,
     adopt,
+    alias_within,
     allocate_bytes,
     bytes_of,
     contiguous_strides,
     cpu_alias,
     device_alias,
     empty_like_dtype,
+    host_view,
     is_device,
     new_tensor,
     refuse_layout,
     set_memory,
+    shared,
     span,
 )
 from relay.device.meter import METER
@@ -46,6 +49,7 @@ METADATA_OPS = (
     "set_.source_Storage_storage_offset",
     "view_as_real",
     "view_as_complex",
+    "is_set_to",
 )
 _RETYPING = frozenset(["view.dtype", "view_as_real", "view_as_complex"])
 
@@ -90,6 +94,8 @@ def _fill(alias: torch.Tensor) -> None:
 
 
 def _made(size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype | None) -> torch.Tensor:
+    if dtype is torch.complex32:
+        torch.empty(0, dtype=dtype)  # torch warns of the experimental dtype where it makes such a tensor
     out = new_tensor(size, stride, dtype or torch.get_default_dtype())
     if _fills():
         _fill(cpu_alias(out))
@@ -162,12 +168,17 @@ def resize_(
 
 def copy_from(src: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
     """``aten::_copy_from``: host to device, back, or within it, with conversion of dtype and layout of strides."""
+    if not isinstance(src, torch.Tensor):  # a number that torch wrapped
+        src = torch.tensor(src)
     source = None if src.is_cpu else device_alias(src)
     target = None if dst.is_cpu else device_alias(dst)
     for tensor, alias in ((src, source), (dst, target)):
         if alias is None and (tensor.layout is not torch.strided or tensor.is_quantized):
             refuse_layout(tensor, "aten::_copy_from")
     from_device, to_device = source is not None, target is not None
+    if source is not None and target is not None and shared((src, dst)):
+        memory = host_view(src.untyped_storage())
+        source, target = alias_within(memory, src), alias_within(memory, dst)
     target = dst if target is None else target
     target.copy_(src if source is None else source)
     policy = CURRENT.policy

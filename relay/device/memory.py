@@ -225,6 +225,32 @@ def cpu_alias(tensor: torch.Tensor) -> torch.Tensor:
     return alias
 
 
+def shared(tensors: Sequence[torch.Tensor]) -> frozenset[int]:
+    """The storages (torch's own numbers of them) that more than one of these strided device tensors lies in."""
+    seen: set[int] = set()
+    twice: set[int] = set()
+    for tensor in tensors:
+        number = tensor.untyped_storage()._cdata
+        (twice if number in seen else seen).add(number)
+    return frozenset(twice)
+
+
+def alias_within(memory: torch.UntypedStorage, tensor: torch.Tensor) -> torch.Tensor:
+    """A `cpu_alias` that lies in ``memory``, the `host_view` of the tensor's storage, as others may: kernels find
+    overlaps by the storage. It owns nothing: keep the tensor."""
+    alias = torch.empty(0, dtype=tensor.dtype)
+    with _below_autograd():
+        alias.set_(memory, tensor.storage_offset(), tensor.size(), tensor.stride())
+    if tensor.is_conj():
+        alias = torch._conj(alias)
+    return torch._neg_view(alias) if tensor.is_neg() else alias
+
+
+def host_view(storage: torch.UntypedStorage) -> torch.UntypedStorage:
+    """A CPU storage over the memory of a device's, valid while that lives."""
+    return _storage_at(storage.data_ptr(), CPU, storage.nbytes())
+
+
 def adopt(result: torch.Tensor) -> torch.Tensor:
     """A device tensor over the memory of a strided CPU result, no copy. May raise `UnsupportedDtype`, `OutOfMemory`."""
     dtype = result.dtype

@@ -11,7 +11,7 @@ import torch
 
 from relay.device import numerics
 from relay.device.errors import UnsupportedDtype
-from relay.device.memory import CPU_KEYS, adopt, device_alias, raise_if_out_of_memory, refuse_layout
+from relay.device.memory import CPU_KEYS, adopt, device_alias, raise_if_out_of_memory, refuse_layout, shared
 from relay.device.meter import METER
 from relay.device.plan import Plan
 
@@ -41,6 +41,8 @@ def run(plan: Plan, args: tuple[Any, ...]) -> torch.Tensor | None:
         else:
             cpu_args.append(value)
     if not inputs:
+        return None
+    if plan.writes_first and len(inputs) > 1 and shared(inputs):
         return None
     call = plan.call
     if tensors < plan.tensors:  # a number in a tensor's place (see `fallback`), or a tensor left out

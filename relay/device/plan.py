@@ -27,7 +27,8 @@ _SINGLE = ("Tensor", "Optional[Tensor]")
 
 class Plan:
     """``call``: the CPU's kernel. ``views``: some result may lie in an argument's memory. ``plain``: tensors come one
-    by one, and one comes out, which is new or (``writes_first``) the first argument, its sizes kept."""
+    by one, and one comes out, which is new or (``writes_first``) the first argument, its sizes kept. ``writes``: some
+    argument is written to."""
 
     __slots__ = (
         "_policy",
@@ -45,6 +46,7 @@ class Plan:
         "tensors",
         "views",
         "warned",
+        "writes",
         "writes_first",
     )
 
@@ -65,6 +67,7 @@ class Plan:
         self.scalar_call: Kernel | None = (
             getattr(packet, scalar)._handle.redispatch_boxed if scalar and scalar in packet.overloads() else None
         )
+        self.writes = any(a.alias_info is not None and a.alias_info.is_write for a in schema.arguments)
         self.views = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
         self.plain, self.writes_first = _is_plain(op)
         self.multiplies = multiplies(self.name)

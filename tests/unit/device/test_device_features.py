@@ -230,6 +230,46 @@ def out_argument_is_a_view(at: str) -> None:
 
 
 @feature
+def out_argument_grows_beside_a_number(at: str) -> None:
+    x = randn(3, 4, at=at)
+    for op in (torch.add, torch.mul, torch.fmod, torch.remainder, torch.pow):
+        for given in (x, x.t()):
+            out = torch.empty(0, device=at)
+            assert op(given, 3, out=out) is out
+            same(out, op(given.cpu(), 3))
+
+
+@feature
+def what_is_written_may_not_lie_over_what_is_read(at: str) -> None:
+    x = randn(6, at=at)
+    square = randn(3, 3, at=at)
+    for write in (
+        lambda: torch.add(x[:3], 1, out=x[1:4]),
+        lambda: torch.exp(x[:3], out=x[1:4]),
+        lambda: torch.pow(x[:3], 42, out=x[1:4]),
+        lambda: x[1:4].mul_(x[:3]),
+        lambda: x[1:4].copy_(x[:3]),
+        lambda: square.add_(square.t()),
+        lambda: torch.cat([x[:2], x[2:4]], out=x[1:5]),
+    ):
+        with pytest.raises(RuntimeError, match="unsupported operation"):
+            write()
+    same(x.clone().mul_(x), x.cpu() ** 2)
+    y = x.clone()
+    same(y.mul_(y), x.cpu() ** 2)  # itself, whole, it may be
+    same(y[:3].copy_(y[3:]), y.cpu()[3:])
+    same(torch.neg(y[:3], out=y[3:]), -y.cpu()[:3])
+
+
+@feature
+def is_set_to_and_copies_of_numbers(at: str) -> None:
+    x = randn(2, 3, at=at)
+    assert x.is_set_to(torch.empty(0, device=at).set_(x))
+    assert not x.is_set_to(x.clone())
+    same(x.copy_(float("inf")), torch.full((2, 3), float("inf")))
+
+
+@feature
 def resize_keeps_the_values(at: str) -> None:
     x = torch.arange(4, device=at)
     x.resize_(2, 3)
