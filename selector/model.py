@@ -186,8 +186,10 @@ class OpEntry:
     """One OpInfo of a torch's own op database, as exported by a worker (``python -m relay.worker.opdb``).
 
     ``lists`` names the databases it appears in (op_db, unary_ufuncs, binary_ufuncs, reduction_ops, shape_funcs,
-    python_ref_db, ...); ``aten`` the aten operator's base name where known; ``ref`` the dotted name of the Python
-    reference (``torch._refs.logit``) for python_ref_db entries; ``dtypes`` those OpInfo declares for a non-CPU device.
+    python_ref_db, ...); ``aten`` the aten operator's base name where known; ``kernel`` the operator that a device is
+    asked for (``""``: not known, or it runs as others, and only running it shows which); ``ref`` the dotted name of the
+    Python reference (``torch._refs.logit``) for python_ref_db entries; ``dtypes`` those OpInfo declares for a non-CPU
+    device.
     """
 
     name: str
@@ -197,6 +199,7 @@ class OpEntry:
     dtypes: tuple[str, ...] = ()
     ref: str = ""
     aliases: tuple[str, ...] = ()
+    kernel: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +233,9 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTest:
-    """A test that will run. ``codes`` are the discover codes that selected it, strongest first; ``ops``: the entries of
-    the op database to which the change reaches it, and so its variants are limited (empty: all of its variants)."""
+    """A test that will run. ``mode``: how it is expected to come out, and ``mode_code`` who says so; ``codes`` are the
+    discover codes that selected it, strongest first; ``ops``: the entries of the op database to which the change
+    reaches it, and so its variants are limited (empty: all of its variants)."""
 
     test: TestId
     mode: Mode
@@ -240,6 +244,7 @@ class PlannedTest:
     codes: tuple[str, ...]
     config: str = ""
     ops: tuple[str, ...] = ()
+    mode_code: str = "plan-mode-default"
 
 
 @dataclass(frozen=True, slots=True)

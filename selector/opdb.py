@@ -34,6 +34,7 @@ def to_json(database: OpDatabase) -> str:
                 "dtypes": list(op.dtypes),
                 "ref": op.ref,
                 "aliases": list(op.aliases),
+                "kernel": op.kernel,
             }
             for op in database.ops
         ],
@@ -74,7 +75,7 @@ def _entry(value: Any, number: int) -> OpEntry:
     if not isinstance(value, Mapping):
         raise OpDatabaseError(f"{where} of the op database is not a JSON object", _HINT)
     texts = {}
-    for key in ("name", "variant", "aten", "ref"):
+    for key in ("name", "variant", "aten", "ref", "kernel"):
         text = value.get(key, "")
         if not isinstance(text, str):
             raise OpDatabaseError(f"{where} of the op database: {key} is not a string", _HINT)
@@ -89,6 +90,7 @@ def _entry(value: Any, number: int) -> OpEntry:
         dtypes=_strings(value, "dtypes", where),
         ref=texts["ref"],
         aliases=_strings(value, "aliases", where),
+        kernel=texts["kernel"],
     )
 
 

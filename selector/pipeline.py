@@ -97,7 +97,7 @@ def select(request: SelectionRequest) -> Selection:
     run_plan = _not_exercised(run_plan, (*([NO_TESTS] if emptied else []), *found.not_exercised))
     joined = _joined(request, found, sorted_out, sort, run_plan, planned)
     run_plan, planned = joined.plan, joined.decisions
-    ranked = rank(sorted_out.relevant, request.configs, request.history)
+    ranked = rank(sorted_out.relevant, request.configs, request.capability, request.history)
     shadow = Shadow(
         orders(ranked, request.budget.capacity, more=request.rankers),
         {one.test: round(one.seconds, 3) for one in ranked},

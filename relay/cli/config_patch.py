@@ -26,7 +26,8 @@ from selector.errors import ConfigError
 from selector.model import Mode, Outcome, TestId, VariantResult
 from selector.plan.patch import ConfigEdit, patch
 from selector.plan.patch_tolerance import ToleranceEdit
-from selector.plan.proposals import Enough, Found, Proposal, Run, propose
+from selector.plan.proposals import Found, Proposal, propose
+from selector.plan.standing import Enough, Run
 from selector.plan.validate import unified, validate
 
 COLLECT_S = 600.0

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from selector.agents.records import Record
 from selector.model import Decision, Evidence, OnTrial, PlannedTest, Selection, Stage
+from selector.plan.codes import DISPUTED
 
 ALIKE = 5
 """tests with the very same reason that are named one by one; the rest is counted"""
@@ -40,6 +41,7 @@ def to_value(selection: Selection) -> dict[str, Any]:
                 "codes": list(t.codes),
                 "config": t.config,
                 "ops": list(t.ops),
+                "mode_code": t.mode_code,
             }
             for t in plan.tests
         ],
@@ -157,8 +159,10 @@ def _selected(tests: Iterable[PlannedTest], by_subject: dict[str, list[Decision]
 
 
 def _one(test: PlannedTest, decisions: list[Decision], console: Console) -> None:
-    print_line(console, f"  {test.test}", f"  {test.mode.value}, about {test.est_seconds:.1f} s")
+    print_line(console, f"  {test.test}", f"  {test.mode.value} ({test.mode_code}), about {test.est_seconds:.1f} s")
     for decision in decisions:
+        if decision.code == DISPUTED or decision.code == test.mode_code:
+            print_line(console, f"    {decision.code:<24} ", decision.reason)
         if decision.stage is Stage.DISCOVER:
             for number, fact in enumerate(decision.evidence[:3]):
                 print_line(console, f"    {fact.kind if number else decision.code:<24} ", _fact(fact))

@@ -24,7 +24,8 @@ from selector.agents.configuring import Device, propose_edits
 from selector.agents.desk import Desk
 from selector.agents.explaining import Failure, explain
 from selector.model import Conclusion, Side
-from selector.plan.proposals import Run, propose
+from selector.plan.proposals import propose
+from selector.plan.standing import Run
 from selector.verify.judge import fails
 
 log = structlog.get_logger(__name__)

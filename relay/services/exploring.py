@@ -10,18 +10,26 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from relay.services import proposing
 from relay.settings import Settings
 from relay.store import trunk
 from selector.configs import ReuseConfigs
 from selector.discover import Inventory
 from selector.model import Decision, Evidence, Outcome, PlannedTest, Selection, Shadow, ShardSpec, Stage, TestId
 from selector.plan import History
+from selector.plan.codes import CONFIG, DEFAULT
 from selector.plan.explore import CODE, DECIDED, TEST_SECONDS, draw, explores
+from selector.plan.standing import Standing
+from selector.plan.trunk import standing
 from selector.verify.faults import environment_fault
 
 DAYS = 30.0
 ROWS = 20_000
 FAILED = (Outcome.FAILED.value, Outcome.ERROR.value, Outcome.CRASHED.value, Outcome.TIMED_OUT.value)
+UNUSUAL = (*FAILED, Outcome.XPASSED.value)
+"""outcomes after which a test's runs are looked at: what always passed, or failed as a config says, is plain"""
+LOOKED_AT = 500
+"""Tests with such an outcome, those with the newest ones first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +50,7 @@ def learn(conn: Connection, device: str, now: float) -> Learned:
     metered: set[TestId] = set()
     idle: dict[TestId, bool] = {}
     failed: dict[TestId, dict[str, bool]] = defaultdict(dict)
+    unusual: dict[TestId, None] = {}
     for row in trunk.costs(conn, device, now - DAYS * 86400.0, ROWS):
         test = TestId.parse(row.test)
         if environment_fault(row.message) is not None:
@@ -55,16 +64,25 @@ def learn(conn: Connection, device: str, now: float) -> Learned:
         idle[test] = idle.get(test, True) and row.kernels == 0 and row.outcome == Outcome.PASSED.value
         runs = failed[test]
         runs[row.dispatch_id] = runs.get(row.dispatch_id, False) or row.outcome in FAILED
+        if row.outcome in UNUSUAL:
+            unusual[test] = None
     return Learned(
         History(
             {test: sum(all_) / len(all_) for test, all_ in seconds.items()},
             {file: sum(all_) / len(all_) for file, all_ in by_file.items()},
             {test: kernels[test] > 0 for test in metered},
             {test: (_began(list(runs.values())), len(runs)) for test, runs in failed.items()},
+            _stand(conn, device, now, list(unusual)[:LOOKED_AT]),
         ),
         {test: n for test, n in kernels.items() if n},
         frozenset(test for test, none in idle.items() if none),
     )
+
+
+def _stand(conn: Connection, device: str, now: float, tests: list[TestId]) -> dict[TestId, Standing]:
+    """How tests stand on trunk by their runs, as proposals to configs see it."""
+    stands = {test: standing(runs) for test, runs in proposing.runs_of(conn, device, now, tests).items()}
+    return {test: one for test, one in stands.items() if one is not None and one.kind != "passes"}
 
 
 def _began(newest_first: list[bool]) -> int:
@@ -84,8 +102,10 @@ def extend(
     others = [test for test, _, _ in inventory.tests() if test not in taken and configs.runs(test)]
     drawn = draw(sha, others, settings.explore_seconds * max(workers, 1))
     planned = tuple(
-        PlannedTest(test, configs.rule(test).mode, 0.0, TEST_SECONDS, (CODE,), configs.rule(test).source)
-        for test in drawn.tests
+        PlannedTest(
+            test, rule.mode, 0.0, TEST_SECONDS, (CODE,), rule.source, mode_code=CONFIG if rule.listed else DEFAULT
+        )
+        for test, rule in ((test, configs.rule(test)) for test in drawn.tests)
     )
     shards = list(selection.plan.shards)
     most = max(int(settings.shard_seconds / TEST_SECONDS), 1)

@@ -24,6 +24,7 @@ from selector.model import (
     Stage,
     TestId,
 )
+from selector.plan.codes import DEFAULT
 
 
 def store(
@@ -54,6 +55,7 @@ def store(
                     "codes": list(t.codes),
                     "config": t.config,
                     "ops": list(t.ops),
+                    "mode_code": t.mode_code,
                 }
                 for t in run.tests
             ],
@@ -105,6 +107,7 @@ def load(conn: Connection, dispatch_id: str) -> RunPlan | None:
                 tuple(t["codes"]),
                 t["config"],
                 tuple(t.get("ops", ())),
+                t.get("mode_code", DEFAULT),
             )
             for t in row.tests
         ),

@@ -35,6 +35,8 @@ def export() -> OpDatabase:
 
 
 def _entry(info: Any, lists: list[str]) -> OpEntry:
+    from relay.reuse.opinfos import aten_name, composite
+
     ref = ""
     if "python_ref_db" in lists:
         ref = f"torch.{info.name}"  # upstream names a reference by where it lies: _refs.logit
@@ -46,6 +48,7 @@ def _entry(info: Any, lists: list[str]) -> OpEntry:
         dtypes=tuple(sorted(str(dtype).removeprefix("torch.") for dtype in info.supported_dtypes("privateuse1"))),
         ref=ref,
         aliases=tuple(sorted(alias.name for alias in info.aliases)),
+        kernel="" if composite(info) else aten_name(info),
     )
 
 

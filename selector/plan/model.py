@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from selector.model import RuntimeKind, TestId
+from selector.model import OpEntry, RuntimeKind, TestId
+from selector.plan.standing import Standing
 
 
 @dataclass(frozen=True, slots=True)
 class RelevantTest:
     """A test that triage kept. ``codes`` are the discover codes, strongest first; ``weight`` 0..1 how directly the
     change reaches it; ``est_variants`` how many variants it will generate; ``slow`` marked slow by upstream; ``ops``:
-    the op entries whose variants the change reaches (empty: all of its variants)."""
+    the op entries whose variants the change reaches (empty: all of its variants); ``draws``: the op database's entries
+    that its variants come from (empty: it has none, or they are not known)."""
 
     test: TestId
     codes: tuple[str, ...]
@@ -20,6 +22,7 @@ class RelevantTest:
     est_variants: int
     slow: bool = False
     ops: tuple[str, ...] = ()
+    draws: tuple[OpEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +53,11 @@ class Budget:
 @dataclass(frozen=True, slots=True)
 class History:
     """What trusted runs showed: mean seconds per variant, by test and by file; ``touched``: whether the test ran a
-    kernel on the device, of those whose kernels were counted; ``broke``: (times that it began to fail, runs)."""
+    kernel on the device, of those whose kernels were counted; ``broke``: (times that it began to fail, runs);
+    ``trunk``: how those tests stand that did not simply pass."""
 
     variant_seconds: Mapping[TestId, float] = field(default_factory=dict)
     file_variant_seconds: Mapping[str, float] = field(default_factory=dict)
     touched: Mapping[TestId, bool] = field(default_factory=dict)
     broke: Mapping[TestId, tuple[int, int]] = field(default_factory=dict)
+    trunk: Mapping[TestId, Standing] = field(default_factory=dict)

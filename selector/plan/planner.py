@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from selector.configs import Capability, ReuseConfigs, VariantRule
 from selector.discover.findings import EDITED_CODES
 from selector.model import Change, Decision, Evidence, LeftOut, Mode, PlannedTest, RunPlan, Stage, TestId
+from selector.plan.codes import CONFIG, DISPUTED
 from selector.plan.model import Budget, History, RelevantTest, WorkerOffer
+from selector.plan.modes import Expectation, expect
 from selector.plan.packing import pack
 from selector.plan.ranking import IN_FORCE, Ranked, arrange, must_run_seconds, within
 from selector.plan.runtime import choose_runtime
@@ -24,6 +26,7 @@ class _Candidate:
     relevant: RelevantTest
     rule: VariantRule
     ranked: Ranked
+    expected: Expectation
 
     @property
     def test(self) -> TestId:
@@ -50,19 +53,23 @@ def plan(
 ) -> tuple[RunPlan, tuple[Decision, ...]]:
     """A run plan for the relevant tests, and a decision for each of them and for the runtime.
 
-    Order: the must-run tests (edited and new ones), then by expected value (:mod:`selector.plan.ranking`). What does
-    not fit into ``budget.seconds`` of wall time on ``budget.workers`` is named in ``left_out`` and makes the plan
-    partial. Must-run tests are never left out: where they alone are over the budget, a decision about ``budget`` says
-    so. Raises :class:`selector.errors.NoWorker` when no offer can run a test.
+    Modes: :mod:`selector.plan.modes`. Order: the must-run tests (edited and new ones), then by expected value
+    (:mod:`selector.plan.ranking`). What does not fit into ``budget.seconds`` of wall time on ``budget.workers`` is
+    named in ``left_out`` and makes the plan partial. Must-run tests are never left out: where they alone are over the
+    budget, a decision about ``budget`` says so. Raises :class:`selector.errors.NoWorker` when no offer can run a
+    test.
     """
     runtime, not_exercised, decisions = choose_runtime(change, offers)
     found = list(decisions)
-    ranked = {one.test: one for one in rank(relevant, configs, history)}
+    expected = _expected(relevant, configs, capability, history)
+    ranked = {one.test: one for one in _rank(relevant, expected, history)}
     runnable: dict[TestId, _Candidate] = {}
     for item in relevant:
         rule = configs.rule(item.test)
         if item.test in ranked:
-            runnable[item.test] = _Candidate(item, rule, ranked[item.test])
+            runnable[item.test] = _Candidate(item, rule, ranked[item.test], expected[item.test])
+        elif item.test in expected:
+            found.append(_without_variant(item.test, expected[item.test]))
         else:
             found.append(_skipped(item.test, rule, configs.covers(item.test.file), capability))
     in_order = arrange(list(ranked.values()), IN_FORCE[1])
@@ -75,16 +82,18 @@ def plan(
     planned = tuple(
         PlannedTest(
             c.test,
-            c.rule.mode,
+            c.expected.mode,
             c.priority,
             round(c.seconds, 3),
             c.relevant.codes,
             c.rule.source,
             c.relevant.ops,
+            c.expected.code,
         )
         for c in kept
     )
     found += [_planned(c) for c in kept]
+    found += [decision for c in kept for decision in _modes(c)]
     left_out = tuple(
         LeftOut(c.test, round(c.seconds, 3), f"the budget of {budget.seconds:g} s on {_workers(budget)} was used up")
         for c in left
@@ -94,10 +103,26 @@ def plan(
     return RunPlan(runtime, planned, shards, bool(left_out), left_out, not_exercised), tuple(found)
 
 
-def rank(relevant: Sequence[RelevantTest], configs: ReuseConfigs, history: History | None) -> list[Ranked]:
-    """What is known of each relevant test that the configs run, for rankers; in the order of ``relevant``."""
+def rank(
+    relevant: Sequence[RelevantTest], configs: ReuseConfigs, capability: Capability, history: History | None
+) -> list[Ranked]:
+    """What is known of each relevant test that can run, for rankers; in the order of ``relevant``."""
+    return _rank(relevant, _expected(relevant, configs, capability, history), history)
+
+
+def _expected(
+    relevant: Sequence[RelevantTest], configs: ReuseConfigs, capability: Capability, history: History | None
+) -> dict[TestId, Expectation]:
+    """How each test that the configs run is expected to come out."""
     known = history or History()
-    runnable = [item for item in relevant if configs.runs(item.test)]
+    return {item.test: expect(item, configs, capability, known) for item in relevant if configs.runs(item.test)}
+
+
+def _rank(
+    relevant: Sequence[RelevantTest], expected: Mapping[TestId, Expectation], history: History | None
+) -> list[Ranked]:
+    known = history or History()
+    runnable = [item for item in relevant if item.test in expected and not expected[item.test].left_out]
     mates = Counter(item.test.file for item in runnable)
     return [
         Ranked(
@@ -144,21 +169,39 @@ def _skipped(test: TestId, rule: VariantRule, covered: bool, capability: Capabil
         code, reason = "plan-skipped-by-config", rule.reason or "every entry for this test says skip"
     else:
         code, reason = "plan-unlisted", rule.reason or "not listed, and the file skips unlisted tests"
-    path, _, line = rule.source.rpartition(":")
-    at = int(line) if line.isdigit() else None
     detail = f"mode {rule.mode.value}" + (f", {rule.issue}" if rule.issue else "")
-    evidence = (Evidence("config", detail, path=path or None, line=at),) if rule.source else ()
+    evidence = (Evidence("config", detail, *_place(rule.source)),) if rule.source else ()
     return Decision(Stage.PLAN, str(test), "left-out", code, reason, evidence)
+
+
+def _without_variant(test: TestId, expected: Expectation) -> Decision:
+    return Decision(Stage.PLAN, str(test), "left-out", expected.left_out, expected.reason)
+
+
+def _modes(c: _Candidate) -> Iterator[Decision]:
+    """Who says how the test is to come out, where that is more than the rule; and what speaks against a config."""
+    expected, test = c.expected, str(c.test)
+    at = _place(c.rule.source)
+    if expected.telling:
+        reason = expected.reason or f"{c.rule.source or 'the config'} says so"
+        facts = expected.evidence if expected.code != CONFIG else (Evidence("config", c.rule.source, *at),)
+        yield Decision(Stage.PLAN, test, expected.mode.value, expected.code, reason, facts)
+    if expected.disputed:
+        reason = f"{c.rule.source} says {expected.mode.value}, which holds; {expected.disputed}"
+        yield Decision(Stage.PLAN, test, "disputed", DISPUTED, reason, (Evidence("config", c.rule.source, *at),))
+
+
+def _place(source: str) -> tuple[str | None, int | None]:
+    path, _, line = source.rpartition(":")
+    return path or None, int(line) if line.isdigit() else None
 
 
 def _planned(c: _Candidate) -> Decision:
     code = "plan-edited" if c.ranked.must_run else "plan-reached"
     what = "edited or added by the change" if c.ranked.must_run else "reached by the change"
-    mode = "" if c.rule.mode is Mode.MANDATORY_SUCCESS else f", expected {c.rule.mode.value}"
-    why = f" ({c.rule.reason})" if mode and c.rule.reason else ""
-    path, _, line = c.rule.source.rpartition(":")
-    at = int(line) if line.isdigit() else None
-    config = Evidence("config", f"mode {c.rule.mode.value}", path=path or None, line=at)
+    mode = "" if c.expected.mode is Mode.MANDATORY_SUCCESS else f", expected {c.expected.mode.value}"
+    why = f" ({c.expected.reason})" if mode and c.expected.reason else ""
+    config = Evidence("config", f"mode {c.rule.mode.value}", *_place(c.rule.source))
     cost = Evidence("cost", f"about {c.relevant.est_variants} variants, {c.seconds:.2f} s")
     only = f", for {_named(c.relevant.ops)} only" if c.relevant.ops else ""
     reason = f"{what}, about {c.seconds:.1f} s{only}{mode}{why}"

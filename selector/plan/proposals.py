@@ -7,33 +7,23 @@ nothing. What an environment spoilt is no evidence, and no fault of an environme
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Literal
 
 from selector.configs import ConfigProblem, ReuseConfigs
-from selector.configs.propose import limit_of
-from selector.model import Mode, Outcome, TestId, VariantResult
+from selector.model import Mode, TestId, VariantResult
 from selector.plan.patch import ConfigEdit
 from selector.plan.patch_tolerance import ToleranceEdit
+from selector.plan.standing import Enough, Run, Standing
 from selector.plan.tolerance import Tolerance, needed
-from selector.verify.faults import fault_of, told_fault
-from selector.verify.judge import fails
+from selector.plan.trunk import standing
 
 Kind = Literal["promote", "demote", "quarantine", "limit", "tolerance", "remove", "agent"]
 STALE = frozenset(
     {"config-until-passed", "config-issue-closed", "config-dead-name", "config-dead-file", "config-unreachable"}
 )
 QUARANTINE_DAYS = 14
-_EXECUTED_NOT = (Outcome.SKIPPED, Outcome.SELF_SKIPPED)
-
-
-@dataclass(frozen=True, slots=True)
-class Enough:
-    """How much it takes: ``runs`` of a test, on ``commits`` different ones, before it is promoted or demoted."""
-
-    runs: int = 5
-    commits: int = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +37,6 @@ class Proposal:
     evidence: tuple[str, ...]
     edit: ConfigEdit | ToleranceEdit | None = None
     until: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """What one run showed of one test: the results of its variants, on ``commit``."""
-
-    commit: str
-    results: Sequence[VariantResult]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +62,9 @@ def propose(
     """Proposals for tests out of their runs, newest first, in the order of tests."""
     found = Found()
     for test in sorted(runs):
-        usable = [run for run in (_without_faults(run) for run in runs[test]) if run.results]
-        if usable:
-            _test(test, usable, configs, today, enough or Enough(), found)
+        stands = standing(runs[test])
+        if stands is not None:
+            _test(test, stands, configs, today, enough or Enough(), found)
     found.proposals += tolerances(found.rough, configs, enough or Enough())
     return found
 
@@ -131,60 +113,28 @@ def stale(problems: Iterable[ConfigProblem]) -> list[Proposal]:
     ]
 
 
-def _without_faults(run: Run) -> Run:
-    kept = [r for r in run.results if r.outcome not in _EXECUTED_NOT and not (fails(r) and fault_of(r))]
-    # an xfail that "failed" for want of a compiler has shown nothing either
-    return replace(run, results=[r for r in kept if told_fault(r) is None])
-
-
-def _test(test: TestId, runs: Sequence[Run], configs: ReuseConfigs, today: date, enough: Enough, found: Found) -> None:
-    commits = list(dict.fromkeys(run.commit for run in runs))
-    told = f"{len(runs)} runs on {len(commits)} commits, the newest {commits[0][:10]}"
-    plenty = len(runs) >= enough.runs and len(commits) >= enough.commits
-    results = [r for run in runs for r in run.results]
-    expected = [r for r in results if r.mode in (Mode.XFAIL, Mode.XFAIL_STRICT)]
-    good = [not any(map(_fell, run.results)) for run in runs]
-    if expected and len(expected) == len(results) and all(good):
-        if plenty:
-            edit = ConfigEdit(test, _unlisted(configs, test), "passes", told)
-            reason = "every variant that is expected to fail passes"
-            found.proposals.append(Proposal("promote", str(test), reason, (told,), edit))
-        return
-    if expected or all(good):
-        return
-    if any(good):
-        if good[0] or not good[-1]:  # it came and went
-            until = (today + timedelta(days=QUARANTINE_DAYS)).isoformat()
-            reason = f"fails in {good.count(False)} of {len(runs)} runs"
-            found.proposals.append(Proposal("quarantine", str(test), reason, (told,), None, until))
-        return
-    failed = [r for r in results if _fell(r)]
-    limits = [_limit(r) for r in failed]
-    close = needed(r.message for r in failed)
-    if all(limits) and limits:
-        modes = {limit[0] for limit in limits if limit}
-        reason = "; ".join(sorted({limit[1] for limit in limits if limit}))
-        mode = Mode.SKIP if "skip" in modes else Mode.XFAIL
+def _test(test: TestId, stands: Standing, configs: ReuseConfigs, today: date, enough: Enough, found: Found) -> None:
+    plenty, told = stands.plenty(enough), stands.told
+    if stands.kind == "promotable" and plenty:
+        edit = ConfigEdit(test, _unlisted(configs, test), "passes", told)
+        reason = "every variant that is expected to fail passes"
+        found.proposals.append(Proposal("promote", str(test), reason, (told,), edit))
+    elif stands.kind == "comes-and-goes":
+        until = (today + timedelta(days=QUARANTINE_DAYS)).isoformat()
+        reason = f"fails in {stands.bad} of {len(stands.runs)} runs"
+        found.proposals.append(Proposal("quarantine", str(test), reason, (told,), None, until))
+    elif stands.kind == "limit":
+        mode, reason = stands.limit
         found.proposals.append(Proposal("limit", str(test), reason, (told,), ConfigEdit(test, mode, reason, told)))
-    elif close is not None and plenty:
-        found.rough.append(Rough(test, runs, failed))
-    elif plenty:
+    elif stands.kind == "rough" and plenty:
+        found.rough.append(Rough(test, stands.runs, stands.failed))
+    elif stands.kind in ("rough", "fails") and plenty:
         until = (today + timedelta(days=90)).isoformat()
-        reason = f"fails on trunk: {(failed[0].message or failed[0].outcome.value).splitlines()[0][:160]}"
+        reason = f"fails on trunk: {stands.first_words}"
         edit = ConfigEdit(test, Mode.XFAIL, reason, told, until=until)
         found.proposals.append(Proposal("demote", str(test), reason, (told,), edit, until))
-    else:
+    elif stands.kind in ("rough", "fails"):
         found.unexplained.append(test)
-
-
-def _fell(result: VariantResult) -> bool:
-    return fails(result) or result.outcome is Outcome.XFAILED
-
-
-def _limit(result: VariantResult) -> tuple[str, str] | None:
-    if told_fault(result) is not None:
-        return None
-    return limit_of({"outcome": result.outcome.value, "message": result.message})
 
 
 def _unlisted(configs: ReuseConfigs, test: TestId) -> Mode | None:

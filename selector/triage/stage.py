@@ -16,7 +16,7 @@ from selector.triage.engagement import Uses
 from selector.triage.environment import NOTHING, UNKNOWN, Environment, Lifts
 from selector.triage.rules import RULES, TRIALS
 from selector.triage.subject import Opinion, Ruling, Subject
-from selector.triage.variants import estimate
+from selector.triage.variants import drawn, estimate
 from selector.trials import Differences
 
 STAGE_CODES = frozenset({"engaged-before", "idle-before", "no-rule", DROPPED, "agent-unconfirmed"})
@@ -93,7 +93,8 @@ def triage(
             ops = impact.ops if subject.test.ops is not None else frozenset[str]()
             variants, slow = estimate(subject, ops)
             weight = round(impact.weight * (0.5 + 0.5 * opinion.confidence), 4)
-            relevant.append(RelevantTest(impact.test, impact.codes, weight, variants, slow, tuple(sorted(ops))))
+            draws = drawn(subject, ops)
+            relevant.append(RelevantTest(impact.test, impact.codes, weight, variants, slow, tuple(sorted(ops)), draws))
     for model in models:
         name = f"model:{model.name}"
         with differences.watched(name):

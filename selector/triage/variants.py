@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from selector.discover.records import UNKNOWN, DbUse
+from selector.model import OpEntry
 from selector.triage.subject import Subject
 
 _SLOW = frozenset({"slowTest", "slow"})
@@ -23,6 +24,16 @@ def estimate(subject: Subject, only: frozenset[str] = frozenset()) -> tuple[int,
     elif test.dtypes:
         count *= _dtypes(subject, test.dtypes)
     return max(1, count), slow
+
+
+def drawn(subject: Subject, only: frozenset[str] = frozenset()) -> tuple[OpEntry, ...]:
+    """The entries that the test's variants come from, of ``only`` where there are any. () where it draws none, or where
+    they are not all known: no op database, a list that is not fully understood, an entry that is new."""
+    use = subject.test.ops
+    if use is None or not use.sure or subject.index.database is None:
+        return ()
+    found = tuple(entry for entry in subject.index.entries(use) if not only or entry.name in only)
+    return found if only <= {entry.name for entry in found} else ()
 
 
 def _dtypes(subject: Subject, names: tuple[str, ...]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import get_args
 
 from selector.agents.port import SUSPECTED
@@ -25,6 +26,7 @@ from selector.plan.explore import CODE as EXPLORED
 from selector.verify.again import Again
 from selector.verify.causes import group
 from selector.verify.exonerate import Court
+from selector.verify.expected import expected_failures, said_beside, unexpected_passes
 from selector.verify.faults import MEANING, fault_of
 from selector.verify.judge import Judge, Judged, fails
 from selector.verify.model import Selected, ShardProblem, Why, whys
@@ -59,6 +61,8 @@ def verify(
     judge = Judge(why, again.base(base) if again else base, problems)
     court = Court(judge, head, again, trusted)
     judged = [court.variant(r) for r in head if fails(r)]
+    expected = expected_failures(plan)
+    judged = [replace(j, reason=j.reason + said_beside(j.code, expected.get(j.cause.test))) for j in judged]
     judged += _broken_files(judge, head, problems, plan)
     judged.sort(key=lambda j: (not j.counts, _KIND_ORDER[j.cause.kind], j.cause.test, j.cause.key))
     lost = [p for p in problems if p.side is Side.HEAD and p.kind == "infrastructure"]
@@ -95,6 +99,7 @@ def verify(
             *_elsewhere(before, head),
             *_corrections(why, head),
             *_promotions(head),
+            *unexpected_passes(plan, head),
         ),
         warnings=_warnings(problems, missing, plan, before, base, judged),
         groups=group((j.cause, j.whole) for j in judged),

@@ -9,7 +9,8 @@ import pytest
 from selector.configs import ConfigProblem, ConfigSource, load_configs
 from selector.model import Mode, Outcome, TestId, VariantResult
 from selector.plan.patch_tolerance import ToleranceEdit
-from selector.plan.proposals import Proposal, Run, propose, stale
+from selector.plan.proposals import Proposal, propose, stale
+from selector.plan.standing import Run
 from selector.plan.tolerance import needed
 
 TEST = TestId("test/test_x.py", "TestX", "test_a")
