@@ -33,7 +33,6 @@ from relay.web import (
     webhook,
     workers,
 )
-from relay.web.limits import Limits
 from relay.web.missed import Missed
 from relay.web.pages_headers import add_security_headers
 from relay.web.pages_static import mount_static
@@ -41,7 +40,7 @@ from relay.web.twins.table import describe
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The application. ``app.state`` has ``engine``, ``settings``, and what routes keep between requests."""
+    """The application. ``app.state`` has ``engine`` and ``settings``; everything else is made from them."""
     engine = open_engine(settings.database, answering=True)
     migrate(engine)
 
@@ -57,11 +56,6 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.engine = engine
     app.state.settings = settings
-    # what routes keep between requests, made before the first: two that come together must not make it twice
-    app.state.limits = Limits.of(settings)
-    app.state.live_hub = live.Hub()
-    app.state.crcr_summaries = backends.Summaries()
-    app.state.counter = callback.Counter(app)
     app.state.missed = Missed(engine, settings)
     problems.install(app)
     add_security_headers(app)
