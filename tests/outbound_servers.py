@@ -20,6 +20,7 @@ from relay.demo.ledger import APP_ID, Key
 from relay.demo.recorder import Fault
 from relay.settings import Issuer, Settings
 from relay.web import callback, problems
+from relay.web.app import equip
 
 HUD_KEY = "hud-key"
 
@@ -86,7 +87,7 @@ def local_github(folder: Path, **settings: Any) -> Iterator[World]:
 def callback_service(engine: Any, settings: Settings) -> Iterator[str]:
     """The callback route with the relay's error answers; -> its URL."""
     app = FastAPI()
-    app.state.engine, app.state.settings = engine, settings
+    equip(app, engine, settings)
     problems.install(app)
     app.include_router(callback.router)
     listener = socket.create_server(("127.0.0.1", 0))

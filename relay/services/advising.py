@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from relay.agents.endpoint import connector, name_of, need_library
 from relay.agents.secrets import known_secrets
 from relay.errors import RelayError
+from relay.services import caches
 from relay.services.exploring import Learned
 from relay.settings import Settings
 from relay.store import agents
@@ -23,7 +24,7 @@ from selector.agents.mind import Mind
 from selector.agents.records import Journal
 from selector.agents.scrub import Scrubber
 from selector.configs import Capability
-from selector.discover import DirectoryCache, InventoryCache
+from selector.discover import InventoryCache
 from selector.model import Change, Stage, TestId, Tree
 
 log = structlog.get_logger(__name__)
@@ -69,7 +70,7 @@ class Desks:
     def __init__(self, settings: Settings, cache: InventoryCache | None = None) -> None:
         self.settings = settings
         self.scrub = Scrubber(known_secrets(settings))
-        self.cache = cache if cache is not None else DirectoryCache(settings.data_dir / "cache" / "agents")
+        self.cache = cache if cache is not None else caches.cache(settings, "agents")
 
     @cached_property
     def mind(self) -> Mind:

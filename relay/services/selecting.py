@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from relay.errors import RelayError, fault
 from relay.mirror.git import GitTree
-from relay.services import advising, closing, exploring, queueing, run_job
+from relay.services import advising, caches, closing, exploring, queueing, run_job
 from relay.services.device_configs import DeviceConfigs
 from relay.services.keeping import kept
 from relay.services.pinning import Unusable, device_for
@@ -27,7 +27,7 @@ from relay.settings import Settings
 from relay.store import bisections, plans, shards, workers
 from relay.store.db import reading
 from relay.store.schema import dispatch
-from selector.discover import DirectoryCache, Hints, Shelf
+from selector.discover import Hints, Shelf
 from selector.discover.measured import MeasuredLinks, PastFailure
 from selector.errors import NoWorker, SelectorError, TreeError
 from selector.model import Change, OpDatabase, Selection, Side
@@ -82,6 +82,7 @@ def select_dispatch(engine: Engine, settings: Settings, dispatch_id: str) -> Non
         log.exception("selection broke", dispatch=run.id)
         _failed(engine, settings, run, claim, f"the relay failed while it selected tests: {fault(exc)}")
     mirror(settings).tidy(time.time())
+    caches.tidy(settings, time.time())
 
 
 def _select(engine: Engine, settings: Settings, run: Row[Any], claim: str) -> None:
@@ -114,7 +115,7 @@ def _select(engine: Engine, settings: Settings, run: Row[Any], claim: str) -> No
                 opdb=opdb,
                 offers=tuple({WorkerOffer(w.torch, tuple(w.runtimes)) for w in alive}),
                 budget=Budget(settings.budget_minutes * 60, settings.shard_seconds, max(1, len(alive))),
-                cache=DirectoryCache(settings.data_dir / "cache" / "inventory"),
+                cache=caches.cache(settings, "inventory"),
                 engaged_before=learned.kernels,
                 history=learned.history,
                 hints=Hints(_links(settings), _failures(engine, run.device or settings.device, change, now)),

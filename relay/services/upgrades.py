@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 
 from relay.errors import RelayError, fault
 from relay.mirror.git import GitTree
-from relay.services import nights, trunk_runs
+from relay.services import caches, nights, trunk_runs
 from relay.services.device_configs import DeviceConfigs, load_device
 from relay.services.keeping import kept
 from relay.services.upgrading import Release, report
@@ -27,7 +27,6 @@ from relay.settings import Settings
 from relay.store import bisections, upgrade_changes, upgrades, workers
 from relay.store.db import reading
 from relay.store.schema import shard, upgrade
-from selector.discover import DirectoryCache
 from selector.discover.inventory import is_inventoried
 from selector.errors import SelectorError
 from selector.model import OpDatabase, TestId
@@ -113,7 +112,7 @@ def _compare(engine: Engine, settings: Settings, row: Row[Any], token: str, now:
             (WorkerOffer(sides[1] or sides[0] or "unknown", (RUNTIME,)),),
             Budget(settings.budget_minutes * 60, settings.shard_seconds, max(1, len(alive))),
             datetime.fromtimestamp(now, UTC).date(),
-            DirectoryCache(settings.data_dir / "cache" / "inventory"),
+            caches.cache(settings, "inventory"),
         ).value
     compared = {"old_sha": old_sha, "new_sha": new_sha, "counts": _counts(value)}
     with engine.begin() as conn:
@@ -123,6 +122,7 @@ def _compare(engine: Engine, settings: Settings, row: Row[Any], token: str, now:
         values |= {"state": "running", "due_at": now + LOOK_S if going else now, "attempts": 0, "tries": 0}
         if not upgrades.keep(conn, row.id, token, value, error=None, **values):
             raise _Lost(row.id)
+    caches.tidy(settings, now)
     log.info("upgrade compared", upgrade=row.id, old=old_sha, new=new_sha, **_counts(value)["totals"])
 
 

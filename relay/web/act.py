@@ -15,14 +15,13 @@ from relay.domain.access import Viewer
 from relay.errors import BadRequest, RelayError
 from relay.services import acting, quarantining
 from relay.web import sessions
-from relay.web.limits import Buckets, shared
+from relay.web.limits import limits_of
 from relay.web.page_route import PageRoute, open_to_all
 from relay.web.sign_in import local
 from relay.web.viewers import form_of
 
 log = structlog.get_logger(__name__)
 router = APIRouter(prefix="/act", route_class=PageRoute, include_in_schema=False)
-PER_MINUTE, BURST = 60.0, 30
 MOST_EFFECTS = 500
 
 Fields = Mapping[str, Sequence[str]]
@@ -101,7 +100,7 @@ async def do(
 ) -> RedirectResponse:
     """Checks the form, acts in one transaction, and goes back with a sentence about it."""
     viewer, fields = await form_of(request)
-    _buckets(request).take(viewer.login, "actions")
+    limits_of(request).acting.take(viewer.login, "actions")
 
     def run() -> str:
         with request.app.state.engine.begin() as conn:
@@ -132,7 +131,3 @@ def whole(text: str, name: str) -> int:
     if not text.isdecimal() or not text.isascii() or len(text) > 15:
         raise BadRequest(f"{name}: {text!r} is not a number", "use the form of the page")
     return int(text)
-
-
-def _buckets(request: Request) -> Buckets:
-    return shared(request.app.state, "act_buckets", PER_MINUTE, BURST)

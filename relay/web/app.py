@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
+from sqlalchemy import Engine
 
 from relay import __version__
 from relay.settings import Settings
@@ -33,6 +34,7 @@ from relay.web import (
     webhook,
     workers,
 )
+from relay.web.limits import Limits
 from relay.web.missed import Missed
 from relay.web.pages_headers import add_security_headers
 from relay.web.pages_static import mount_static
@@ -40,7 +42,7 @@ from relay.web.twins.table import describe
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The application. ``app.state`` has ``engine`` and ``settings``; everything else is made from them."""
+    """The application. ``app.state`` has ``engine``, ``settings``, and what routes keep between requests."""
     engine = open_engine(settings.database, answering=True)
     migrate(engine)
 
@@ -54,8 +56,7 @@ def create_app(settings: Settings) -> FastAPI:
     app = FastAPI(
         title="Cross-repository CI relay", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None
     )
-    app.state.engine = engine
-    app.state.settings = settings
+    equip(app, engine, settings)
     app.state.missed = Missed(engine, settings)
     problems.install(app)
     add_security_headers(app)
@@ -85,3 +86,14 @@ def create_app(settings: Settings) -> FastAPI:
     modules = (pages, pages_run, pages_search, pages_config, pages_operate, backends, upgrade, agents)
     describe(app, [route for module in modules for route in module.router.routes if isinstance(route, APIRoute)])
     return app
+
+
+def equip(app: FastAPI, engine: Engine, settings: Settings) -> None:
+    """Gives ``app.state`` what routes keep between requests, before the first one: two that come together must not make
+    it twice."""
+    app.state.engine = engine
+    app.state.settings = settings
+    app.state.limits = Limits.of(settings)
+    app.state.live_hub = live.Hub()
+    app.state.crcr_summaries = backends.Summaries()
+    app.state.counter = callback.Counter(app)

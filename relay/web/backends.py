@@ -24,19 +24,29 @@ FRESH_S = 3.0
 MOST_KNOWN = 50
 
 
+class Summaries:
+    """What was shown last, by days and event; at most FRESH_S seconds old: many may look at once, and it is the widest
+    look of all pages."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, str | None], Map] = {}
+
+    def get(self, request: Request, days: int, event: str | None) -> Map:
+        found = self._known.get((days, event))
+        if found is None or time.time() - found["now"] > FRESH_S:
+            found = _summary(request, days, event)
+            if len(self._known) > MOST_KNOWN:
+                self.forget()
+            self._known[(days, event)] = found
+        return found
+
+    def forget(self) -> None:
+        self._known.clear()
+
+
 def summary_data(request: Request, days: int, event: str | None) -> Map:
-    """At most FRESH_S seconds old: many may look at once, and it is the widest look of all pages."""
-    app = request.app
-    if not hasattr(app.state, "crcr_summaries"):
-        app.state.crcr_summaries = {}
-    known: dict[tuple[int, str | None], Map] = app.state.crcr_summaries
-    found = known.get((days, event))
-    if found is None or time.time() - found["now"] > FRESH_S:
-        found = _summary(request, days, event)
-        if len(known) > MOST_KNOWN:
-            known.clear()
-        known[(days, event)] = found
-    return found
+    known: Summaries = request.app.state.crcr_summaries
+    return known.get(request, days, event)
 
 
 def _summary(request: Request, days: int, event: str | None) -> Map:

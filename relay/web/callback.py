@@ -80,7 +80,7 @@ async def report(request: Request) -> dict[str, Any]:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.casefold() != "bearer" or not token.strip():
         raise Unauthorized("no bearer token", HINT)
-    counter = counter_of(request.app)
+    counter: Counter = request.app.state.counter
     # fetching an issuer's keys blocks, and so does the database
     identity = await anyio.to_thread.run_sync(counter.verifier.verify, token.strip(), limiter=counter.threads)
     counter.reports.take(identity.repository.casefold(), "reports")
@@ -88,11 +88,3 @@ async def report(request: Request) -> dict[str, Any]:
     return await anyio.to_thread.run_sync(
         callbacks.receive, counter.desk, identity, raw, time.time(), limiter=counter.threads
     )
-
-
-def counter_of(app: FastAPI) -> Counter:
-    """The one of ``app``, made when the first report arrives."""
-    if not hasattr(app.state, "counter"):
-        app.state.counter = Counter(app)
-    counter: Counter = app.state.counter
-    return counter

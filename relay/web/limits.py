@@ -6,9 +6,15 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+
+from fastapi import Request
 
 from relay.errors import RateLimited
+from relay.settings import Settings
+
+ACTS_PER_MINUTE_AND_BURST = (60.0, 30)
+SIGN_INS_PER_MINUTE_AND_BURST = (20.0, 10)
 
 
 class Buckets:
@@ -45,9 +51,24 @@ class Buckets:
             )
 
 
-def shared(state: Any, name: str, per_minute: float, burst: int) -> Buckets:
-    """The buckets called ``name`` of an application (``app.state``), made when they are first asked for."""
-    if not hasattr(state, name):
-        setattr(state, name, Buckets(per_minute, burst))
-    buckets: Buckets = getattr(state, name)
-    return buckets
+@dataclass(frozen=True)
+class Limits:
+    """The buckets of an application, by what is asked: pages by address, actions by person, sign-ins by address."""
+
+    reading: Buckets
+    acting: Buckets
+    signing_in: Buckets
+
+    @classmethod
+    def of(cls, settings: Settings) -> Limits:
+        return cls(
+            Buckets(settings.reads_per_minute, settings.reads_burst),
+            Buckets(*ACTS_PER_MINUTE_AND_BURST),
+            Buckets(*SIGN_INS_PER_MINUTE_AND_BURST),
+        )
+
+
+def limits_of(request: Request) -> Limits:
+    """Those of the request's application."""
+    found: Limits = request.app.state.limits
+    return found

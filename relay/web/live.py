@@ -162,13 +162,6 @@ class Hub:
             del self.watchers[watcher.key]  # its task sees that nobody looks and ends by itself
 
 
-def hub_of(app: Any) -> Hub:
-    if not hasattr(app.state, "live_hub"):
-        app.state.live_hub = Hub()
-    hub: Hub = app.state.live_hub
-    return hub
-
-
 def message(data: str = "", event: str = "") -> str:
     """One SSE message. A carriage return in upstream text must not start a line of its own."""
     lines = [f"event: {event}"] if event else []
@@ -199,7 +192,7 @@ async def stream(hub: Hub, watcher: Watcher) -> AsyncIterator[str]:
 
 
 async def _answer(request: Request, source: Source, id: str) -> StreamingResponse:
-    hub = hub_of(request.app)
+    hub: Hub = request.app.state.live_hub
     watcher = await hub.join(request, source, id)
     return StreamingResponse(
         stream(hub, watcher),

@@ -13,8 +13,7 @@ from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
 from relay.errors import BadRequest, Forbidden, RelayError, Unauthorized
-from relay.settings import Settings
-from relay.web.limits import Buckets, shared
+from relay.web.limits import limits_of
 from relay.web.pages_render import render
 from relay.web.viewers import may_ever, viewer_of
 
@@ -40,7 +39,7 @@ class PageRoute(APIRoute):
 
         async def handler(request: Request) -> Response:
             try:
-                buckets_of(request).take(address(request), "reads")
+                limits_of(request).reading.take(address(request), "reads")
                 if request.app.state.settings.pages_private and not anybody:
                     await run_in_threadpool(check_reader, request)
                 return await answer(request)
@@ -69,7 +68,7 @@ def check_reader(request: Request) -> None:
 
 def reader_only(request: Request) -> None:
     """A dependency: what ``PageRoute`` does for pages, for an address of programs."""
-    buckets_of(request).take(address(request), "reads")
+    limits_of(request).reading.take(address(request), "reads")
     if request.app.state.settings.pages_private:
         check_reader(request)
 
@@ -98,12 +97,6 @@ def error_page(request: Request, error: RelayError) -> HTMLResponse:
 def address(request: Request) -> str:
     """Who asks, as far as a limit is concerned."""
     return request.client.host if request.client else "somebody"
-
-
-def buckets_of(request: Request) -> Buckets:
-    """How often one address may read."""
-    settings: Settings = request.app.state.settings
-    return shared(request.app.state, "read_buckets", settings.reads_per_minute, settings.reads_burst)
 
 
 def _here(request: Request) -> str:

@@ -18,13 +18,12 @@ from relay.github.people import People, Person
 from relay.settings import Settings
 from relay.store import audit, web_sessions
 from relay.web import sessions
-from relay.web.limits import Buckets, shared
+from relay.web.limits import limits_of
 from relay.web.page_route import PageRoute, address, open_to_all
 from relay.web.viewers import form_of, named_teams
 
 log = structlog.get_logger(__name__)
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-PER_MINUTE, BURST = 20.0, 10
 
 
 def people_of(settings: Settings) -> People:
@@ -49,7 +48,7 @@ def local(path: str) -> str:
 def sign_in(request: Request, next: Annotated[str, Query(max_length=2000)] = "/") -> RedirectResponse:
     settings: Settings = request.app.state.settings
     people = people_of(settings)
-    _buckets(request).take(address(request), "sign-ins")
+    limits_of(request).signing_in.take(address(request), "sign-ins")
     state, verifier = secrets.token_urlsafe(24), secrets.token_urlsafe(48)
     teams = named_teams(request)
     url = people.sign_in_url(redirect=_redirect(settings), state=state, verifier=verifier, teams=teams)
@@ -70,7 +69,7 @@ def callback(
     """Where GitHub sends the browser back to. A new session in any case: one from before is over."""
     settings: Settings = request.app.state.settings
     people = people_of(settings)
-    _buckets(request).take(address(request), "sign-ins")
+    limits_of(request).signing_in.take(address(request), "sign-ins")
     kept = sessions.kept(request)
     if kept is None or not hmac.compare_digest(kept["state"].encode(), state.encode()):
         raise Unauthorized("this sign-in was not begun in this browser, or too long ago", "begin again at /sign-in")
@@ -120,7 +119,3 @@ def _end(request: Request) -> None:
 
 def _redirect(settings: Settings) -> str:
     return f"{settings.url}/sign-in/callback"
-
-
-def _buckets(request: Request) -> Buckets:
-    return shared(request.app.state, "sign_in_buckets", PER_MINUTE, BURST)

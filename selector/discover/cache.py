@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -29,17 +32,30 @@ class MemoryCache:
         self._entries[key] = value
 
 
+USED_S = 86400.0
+"""An entry that is read says so once a day: its file's time is when it was of use last."""
+
+
 class DirectoryCache:
     """One file an entry under ``folder``, written so that a reader never sees half of one."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
+        self._folder, self._clock = folder, clock
 
     def get(self, key: str) -> bytes | None:
+        path = self._path(key)
         try:
-            return self._path(key).read_bytes()
+            with open(path, "rb") as file:
+                value, used = file.read(), os.fstat(file.fileno()).st_mtime
         except FileNotFoundError:
             return None
+        now = self._clock()
+        if now - used > USED_S:
+            with contextlib.suppress(
+                OSError
+            ):  # forgotten at this moment, or somebody else's: it was of use all the same
+                os.utime(path, (now, now))
+        return value
 
     def put(self, key: str, value: bytes) -> None:
         path = self._path(key)
@@ -52,6 +68,18 @@ class DirectoryCache:
         except BaseException:
             os.unlink(temporary)
             raise
+
+    def forget(self, before: float) -> int:
+        """Removes the entries that were of no use since then (epoch), and what writers that died left half written; ->
+        how many. Safe beside readers and writers: an entry that is lost costs time."""
+        gone = 0
+        for folder in self._folder.iterdir() if self._folder.is_dir() else ():
+            for entry in os.scandir(folder) if folder.is_dir() else ():
+                with contextlib.suppress(FileNotFoundError):  # another process forgets, too
+                    if entry.stat().st_mtime < before:
+                        os.unlink(entry.path)
+                        gone += 1
+        return gone
 
     def _path(self, key: str) -> Path:
         if not key or not all(c.isalnum() or c in "-_." for c in key) or key.startswith("."):

@@ -22,6 +22,7 @@ from relay.errors import RateLimited, UpstreamGone
 from relay.settings import Settings
 from relay.store.schema import delivery
 from relay.web import problems, webhook
+from relay.web.app import equip
 
 OLD, NEW = "old secret", "new secret"
 LIMIT = 200_000
@@ -41,8 +42,7 @@ def server(engine, tmp_path) -> Iterator[str]:
         max_body_bytes=LIMIT,
     )
     app = FastAPI()
-    app.state.engine = engine
-    app.state.settings = settings
+    equip(app, engine, settings)
     problems.install(app)
     app.include_router(webhook.router)
 
