@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from selector.discover.calling import callers
 from selector.discover.inventory import Inventory
 from selector.discover.records import DbUse
 from selector.model import OpDatabase, OpEntry, TestId
@@ -49,6 +50,8 @@ class OpHit:
     ops: frozenset[str]
     how: str
     factor: float
+    called: bool = False
+    """by the test or a helper of it: neither drawn nor named"""
 
 
 class OpIndex:
@@ -131,8 +134,7 @@ class OpIndex:
             return
         every = [target for group in words.values() for target in group]
         wanted = frozenset(words)
-        calling = Calling(inventory, wanted)
-        called: dict[str, list[tuple[TestId, int, str, float]]] = defaultdict(list)
+        plain: list[tuple[TestId, int]] = []
         for test, _, found in inventory.tests():
             if found.ops is not None:
                 source = " + ".join(found.ops.lists) or "its own list"
@@ -141,44 +143,16 @@ class OpIndex:
                     if ops:
                         yield target, OpHit(test, found.line, ops, f"draws it from {source}", 1.0 if sure else 0.5)
                 continue
+            plain.append((test, found.line))
             if any(word in found.name for word in wanted):
                 for word in sorted(wanted & _parts(found.name)):
-                    called[word].append((test, found.line, "is named after it", 0.9))
-            for word in calling.words(test):
-                called[word].append((test, found.line, "calls it", 0.8))
-        for word, hits in called.items():
+                    for target in words[word]:
+                        yield target, OpHit(test, found.line, target.names, "is named after it", 0.9)
+        for word, hits in callers(inventory, wanted, plain).items():
             crowd = min(1.0, _CROWD / len(hits))
-            for test, line, how, factor in hits:
+            for hit in hits:
                 for target in words[word]:
-                    yield target, OpHit(test, line, target.names, how, factor * (crowd if how == "calls it" else 1.0))
-
-
-class Calling:
-    """Which of some words a test calls; the symbols that mention one are looked for once a file."""
-
-    def __init__(self, inventory: Inventory, wanted: frozenset[str]) -> None:
-        self.inventory, self.wanted = inventory, wanted
-        self._symbols: dict[str, dict[str, frozenset[str]]] = {}
-
-    def words(self, test: TestId) -> list[str]:
-        known = self.inventory.known(test.file)[test]
-        paths = {test.file, known.origin.path}
-        if not any(self._mentioning(path) for path in paths):
-            return []
-        found: set[str] = set()
-        for path, keys in self.inventory.reached(test):
-            mentioning = self._mentioning(path)
-            for key in keys & mentioning.keys():
-                found |= mentioning[key]
-        return sorted(found)
-
-    def _mentioning(self, path: str) -> dict[str, frozenset[str]]:
-        if path not in self._symbols:
-            record = self.inventory.files[path]
-            symbols = record.symbols.values() if self.wanted & record.mentions else ()
-            used = ((symbol.key, self.wanted.intersection(symbol.attrs)) for symbol in symbols)
-            self._symbols[path] = {key: words for key, words in used if words}
-        return self._symbols[path]
+                    yield target, OpHit(hit.test, hit.line, target.names, hit.how, 0.8 * hit.sure * crowd, called=True)
 
 
 def _parts(name: str) -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 from selector.discover.records import MODULE, FileRecord, Symbol
 
@@ -25,6 +25,7 @@ class Reach:
         self._edges: dict[Node, tuple[Node, ...]] = {}
         self._back: dict[str, set[str]] | None = None
         self._tests: dict[tuple[str, str, frozenset[str]], frozenset[str]] = {}
+        self._frames: dict[str, tuple[set[Node], frozenset[str]]] = {}
 
     def chain(self, cls: str) -> tuple[str, ...]:
         """The class and its bases as far as they are written in this file, nearest first."""
@@ -53,14 +54,23 @@ class Reach:
         at = (cls, method, also)
         if at not in self._tests:
             chain = self.chain(cls)
-            start: list[Node] = [*((c, cls) for c in chain), (MODULE, "")]
+            start: list[Node] = []
             for name in (method, *sorted(also)):
                 above = (f"{c}.{name}" for c in chain if f"{c}.{name}" in self.record.symbols)
                 start.extend((key, cls) for key in itertools.islice(above, 1))  # the nearest one hides the others
+            frame, keys = self._frame(cls)
+            self._tests[at] = keys.union(key for key, _ in self._closure(start, frame))
+        return self._tests[at]
+
+    def _frame(self, cls: str) -> tuple[set[Node], frozenset[str]]:
+        """What every test of a class reaches: the frames of its chain and the module's loose code."""
+        if cls not in self._frames:
+            start: list[Node] = [*((c, cls) for c in self.chain(cls)), (MODULE, "")]
             if ".<locals>." in cls:
                 start.append((cls.partition(".<locals>.")[0], ""))
-            self._tests[at] = frozenset(key for key, _ in self._closure(start))
-        return self._tests[at]
+            nodes = self._closure(start)
+            self._frames[cls] = nodes, frozenset(key for key, _ in nodes)
+        return self._frames[cls]
 
     def symbol(self, key: str) -> frozenset[str]:
         """Keys of every symbol that a function (or the module's loose code) reaches here, its own among them."""
@@ -126,12 +136,13 @@ class Reach:
                     self._back.setdefault(target, set()).add(key)
         return self._back
 
-    def _closure(self, start: Iterable[Node]) -> set[Node]:
+    def _closure(self, start: Iterable[Node], known: Set[Node] = frozenset()) -> set[Node]:
+        """What is reached from ``start`` beside ``known``, which is closed itself."""
         seen: set[Node] = set()
         todo = [node for node in start if node[0] in self.record.symbols]
         while todo:
             node = todo.pop()
-            if node not in seen:
+            if node not in seen and node not in known:
                 seen.add(node)
                 todo.extend(self._targets(node))
         return seen

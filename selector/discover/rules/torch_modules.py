@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 
 from selector.discover.cache import InventoryCache
+from selector.discover.calling import callers
 from selector.discover.changes import PythonChange, is_import
 from selector.discover.findings import Findings
 from selector.discover.imports import TESTS, taken
 from selector.discover.inventory import record_of
-from selector.discover.opindex import Calling, OpIndex
+from selector.discover.opindex import OpIndex
 from selector.discover.reach import Reach
 from selector.discover.records import MODULE
 from selector.discover.rules import followed, registered
@@ -137,7 +137,7 @@ def _by_ops_and_modules(used: Used, findings: Findings, index: OpIndex) -> set[s
             targets[target] = name
     for target, hit in index.hits(findings.inventory, targets):
         name = targets[target]
-        if used.steps and hit.how == "calls it":
+        if used.steps and hit.called:
             continue  # at second hand, a call tells too little of it
         fact = used.fact("op", f"runs {target.word} ({hit.how}), which is defined in {used.path}", name)
         findings.add(hit.test, used.code("op-python"), fact, hit.factor * used.factor, hit.ops)
@@ -161,16 +161,11 @@ def _by_ops_and_modules(used: Used, findings: Findings, index: OpIndex) -> set[s
 def _by_name(used: Used, findings: Findings) -> set[str]:
     mapped: set[str] = set()
     wanted = {n for n in used.names if len(n) > 3 and not n.startswith("__") and n.lower() not in _EVERYWHERE}
-    found = defaultdict(list)
-    calling = Calling(findings.inventory, frozenset(wanted))
-    for path in findings.inventory.files:
-        for test in findings.inventory.known(path):
-            for name in calling.words(test):
-                found[name].append(test)
-    for name, tests in found.items():
-        crowd = min(1.0, 300 / len(tests))
+    every = [(test, method.line) for test, _, method in findings.inventory.tests()]
+    for name, found in callers(findings.inventory, frozenset(wanted), every).items():
+        crowd = min(1.0, 300 / len(found))
         fact = used.fact("name", f"uses the name {name}, defined in {used.path}", name)
-        for test in tests:
-            findings.add(test, used.code("name-use"), fact, crowd * used.factor)
+        for one in found:
+            findings.add(one.test, used.code("name-use"), fact, crowd * used.factor * one.sure)
         mapped.add(name)
     return mapped
