@@ -15,6 +15,7 @@ help:
 	@echo "make demo    play a pull request through the whole relay   (DEMO_ARGS=--once ends by itself)"
 	@echo "             UPSTREAM=DIR or URL plays one of a real PyTorch tree instead"
 	@echo "make test    every test, quick layers first                (REQUIRE_ALL=1: no test may skip)"
+	@echo "make chaos   every fault in a relay that lives on, an hour: docs/chaos.md    (CHAOS_SEED=1)"
 	@echo "make lint    ruff, mypy, import-linter"
 	@echo "make pins    deploy/requirements/*.txt again, every package by version and hash"
 	@echo "make sbom    what is installed, as CycloneDX: .relay/sbom.json"
@@ -66,6 +67,17 @@ audit: $(VENV)/.security
 FUZZ_SECONDS ?= 60
 fuzz: $(VENV)/.security
 	$(PY) tests/fuzz/run.py --seconds $(FUZZ_SECONDS)
+
+CHAOS_SEED ?= 1
+CHAOS := $(PY) tests/chaos_run.py --seed $(CHAOS_SEED)
+# each goes on where an invariant did not hold: the table says so
+chaos: $(VENV)/.test
+	@mkdir -p .relay/chaos
+	@failed=0; \
+	$(CHAOS) --long --database postgresql --json .relay/chaos/postgresql.json || failed=1; \
+	$(CHAOS) --long --database sqlite --json .relay/chaos/sqlite.json || failed=1; \
+	$(CHAOS) --storm 10000 --database postgresql --json .relay/chaos/storm.json || failed=1; \
+	$(PY) tests/chaos_run.py --table .relay/chaos/*.json && exit $$failed
 
 clean:
 	rm -rf $(VENV) .relay .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info

@@ -1,16 +1,19 @@
 """Logs: one JSON object a line on stderr, times in UTC, secrets never among the values.
 
 Lines of a step (``relay.steps``) name the delivery and the run that it is about. What libraries log by the standard
-library comes out in the same form.
+library comes out in the same form. A line that cannot be written, on a full disk, ends no work; how many there were is
+the next that can.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
+import threading
 from collections.abc import MutableMapping
-from typing import Any
+from typing import Any, TextIO, cast
 
 import structlog
 
@@ -22,6 +25,7 @@ SECRET = ("authorization", "password", "private_key", "secret", "token", "worker
 
 def setup(service: str = "", level: int = logging.INFO) -> None:
     """Configures structlog and the standard library's root logger for a process, which calls itself ``service``."""
+    out = Lines(sys.stderr)
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -33,10 +37,10 @@ def setup(service: str = "", level: int = logging.INFO) -> None:
     structlog.configure(
         processors=[*shared, structlog.processors.JSONRenderer()],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, out)),
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(out)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
@@ -50,6 +54,43 @@ def setup(service: str = "", level: int = logging.INFO) -> None:
     for name, least in QUIET.items():
         logging.getLogger(name).setLevel(least)
     logging.captureWarnings(True)
+
+
+class Lines:
+    """Whole lines to ``stream``, past its buffer, which would hold on to what could not be written. ``lost`` are those
+    that could not be, since the last that could. Safe for threads."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._guard = threading.Lock()
+        self._cut = False  # the last line was written in part
+        self.lost = 0
+
+    def write(self, text: str) -> int:
+        with self._guard:
+            try:
+                if self.lost:
+                    said = {"event": "lines of this log could not be written", "level": "error", "lines": self.lost}
+                    self._put(json.dumps(said) + "\n")
+                    self.lost = 0
+                self._put(text)
+            except OSError:
+                self.lost += 1
+        return len(text)
+
+    def _put(self, text: str) -> None:
+        try:
+            fd = self._stream.fileno()
+        except (OSError, AttributeError):  # no file behind it: a test's
+            self._stream.write(text)
+            return
+        data = (b"\n" if self._cut else b"") + text.encode("utf-8", "backslashreplace")
+        while data:
+            data = data[os.write(fd, data) :]
+            self._cut = bool(data)
+
+    def flush(self) -> None:
+        """Nothing waits."""
 
 
 def only_stderr() -> None:

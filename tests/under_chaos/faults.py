@@ -1,5 +1,5 @@
-"""The faults: each a block in which something is wrong. Entering it breaks something, leaving it mends what does not mend
-itself; in the middle, pull requests go on arriving."""
+"""The faults: each a block in which something is wrong. Entering it breaks something, leaving it mends what does not
+mend itself; in the middle, pull requests go on arriving."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 import psutil
 from redis import Redis
-from redis.exceptions import RedisError
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from under_chaos import clocks, spaces
@@ -36,8 +35,9 @@ Begin = Callable[[RelayUnderChaos, random.Random], AbstractContextManager[None]]
 
 @dataclass(frozen=True)
 class Fault:
-    """``when``: the query that tells that the pull request has come far enough. ``lasts``: seconds, ``long``: in the long
-    run. ``needs``: what the machine must have. ``both``: on either database, else with PostgreSQL and Redis alone."""
+    """``when``: the query that tells that the pull request has come far enough. ``lasts``: seconds, ``long``: in the
+    long run. ``needs``: what the machine must have. ``both``: on either database, else with PostgreSQL and Redis
+    alone."""
 
     name: str
     begin: Begin
@@ -209,10 +209,7 @@ def _worker_returns(relay: RelayUnderChaos, _: random.Random) -> Iterator[None]:
 def redis_of(relay: RelayUnderChaos) -> Redis:
     if relay.redis is not None:
         return Redis(port=relay.port_of_redis, socket_timeout=5)
-    for one in psutil.Process(relay.pid("broker")).net_connections("unix"):
-        if one.laddr:
-            return Redis(unix_socket_path=str(one.laddr), socket_timeout=5)
-    raise RedisError("the embedded broker has no socket")
+    return Redis(unix_socket_path=str(relay.data / "broker" / "s.sock"), socket_timeout=5)
 
 
 # what the relay asks of GitHub while it works; its own look-ups for tokens stay true where only effects are to be hurt
@@ -250,26 +247,26 @@ FAULTS = (
     ),
     *_family(
         "disk",
-        Fault("artifact store full", _store_full, LEASED, 8, 30, NO_NAMESPACES, both=True),
-        Fault("database's disk full", _database_full, LEASED, 8, 30, NO_NAMESPACES, both=True),
+        Fault("artifact store full", _store_full, LEASED, 8, 15, NO_NAMESPACES, both=True),
+        Fault("database's disk full", _database_full, LEASED, 8, 15, NO_NAMESPACES, both=True),
     ),
     *_family(
         "clock",
-        Fault("clock an hour ahead, then right again", _clock(HOUR), LEASED, 8, 30, NO_CLOCK, both=True),
-        Fault("clock an hour behind, then right again", _clock(-HOUR), LEASED, 8, 30, NO_CLOCK, both=True),
+        Fault("clock an hour ahead, then right again", _clock(HOUR), LEASED, 8, 15, NO_CLOCK, both=True),
+        Fault("clock an hour behind, then right again", _clock(-HOUR), LEASED, 8, 15, NO_CLOCK, both=True),
     ),
     *_family(
         "github",
-        Fault("GitHub slow (3 s a call)", _answers(GITHUB, delay_s=3), ROUTED, 8, 60),
-        Fault("GitHub slower than we wait", _answers(GITHUB, delay_s=30), ROUTED, 10, 60),
+        Fault("GitHub slow (3 s a call)", _answers(GITHUB, delay_s=3), ROUTED, 8, 20),
+        Fault("GitHub slower than we wait", _answers(GITHUB, delay_s=30), ROUTED, 10, 20),
         Fault("GitHub failing (502)", _answers(GITHUB, status=502), ROUTED, 8, 60, both=True),
-        Fault("GitHub asks for time", _answers(GITHUB, retry_after=2), ROUTED, 6, 30),
-        Fault("GitHub's answers lost", _answers(EFFECTS, drop=True), ROUTED, 8, 60),
+        Fault("GitHub asks for time", _answers(GITHUB, retry_after=2), ROUTED, 6, 15),
+        Fault("GitHub's answers lost", _answers(EFFECTS, drop=True), ROUTED, 8, 20),
     ),
     *_family(
         "lies",
-        Fault("GitHub lies: a page for an answer", _answers(GITHUB, **PAGE), ROUTED, 8, 60, both=True),
-        Fault("GitHub lies: done, and says 500", _answers(EFFECTS, status=500, lie=True), ROUTED, 8, 60),
+        Fault("GitHub lies: a page for an answer", _answers(GITHUB, **PAGE), ROUTED, 8, 20, both=True),
+        Fault("GitHub lies: done, and says 500", _answers(EFFECTS, status=500, lie=True), ROUTED, 8, 20),
         Fault(
             "GitHub lies: an error that is not its own",
             _answers(GITHUB, status=404, body="<html>no</html>"),
@@ -277,19 +274,19 @@ FAULTS = (
             8,
             60,
         ),
-        Fault("HUD lies: a page for an answer", _answers(HUD, **PAGE), ROUTED, 8, 60),
-        Fault("HUD lies: taken, it says, and is not", _answers(HUD, status=200, body={"ok": False}), ROUTED, 8, 60),
+        Fault("HUD lies: a page for an answer", _answers(HUD, **PAGE), ROUTED, 8, 20),
+        Fault("HUD lies: taken, it says, and is not", _answers(HUD, status=200, body={"ok": False}), ROUTED, 8, 20),
     ),
     *_family(
         "hud",
-        Fault("HUD slow (3 s a call)", _answers(HUD, delay_s=3), ROUTED, 8, 60),
+        Fault("HUD slow (3 s a call)", _answers(HUD, delay_s=3), ROUTED, 8, 20),
         Fault("HUD failing (503)", _answers(HUD, status=503), ROUTED, 8, 60, both=True),
-        Fault("HUD's answers lost", _answers(HUD, drop=True), ROUTED, 8, 60),
+        Fault("HUD's answers lost", _answers(HUD, drop=True), ROUTED, 8, 20),
     ),
     *_family(
         "network",
         Fault("network cut between worker and relay", _cable_cut, RESULTS, 3, 10, NO_NAMESPACES),
-        Fault("network cut for longer than a lease", _cable_cut, RESULTS, 12, 60, NO_NAMESPACES),
+        Fault("network cut for longer than a lease", _cable_cut, RESULTS, 12, 20, NO_NAMESPACES),
     ),
     *_family(
         "messages",

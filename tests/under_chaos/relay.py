@@ -51,7 +51,7 @@ PROCESSES = {
     "pump": ("relay.pump",),
     "relay": ("relay.queue.tasks", "route,outbox"),
     "select": ("relay.queue.tasks", "select"),
-    "broker": ("valkey-server",),
+    "broker": ("-server",),  # Valkey's or Redis's
     "emulator": ("-m", "relay.worker"),
 }
 

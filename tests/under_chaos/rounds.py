@@ -88,7 +88,7 @@ def _tried(relay: RelayUnderChaos, traffic: Traffic, fault: Fault, rng: random.R
     """A round that says what broke in it, instead of ending all."""
     try:
         return _round(relay, traffic, fault, rng, long)
-    except AssertionError as exc:
+    except (AssertionError, LookupError) as exc:
         return Round(fault.name, relay.database, findings={"ended": [str(exc)]})
 
 
