@@ -65,6 +65,21 @@ def make_test_class(base: Any, device_type: str = "privateuse1") -> Any:
                 for attr in made:
                     reuse.registry.own(cls, attr)
 
+        if own_type == "privateuse1":
+
+            @classmethod
+            def _init_and_get_primary_device(cls) -> str:
+                # upstream sets the class up for it, which asks the device for its number: a real one would begin in
+                # the process that collects, and be of no use in those that are forked from it
+                return str(vars(base).get("primary_device") or f"{torch._C._get_privateuse1_backend_name()}:0")
+
+            @classmethod
+            def get_all_devices(cls) -> list[str]:
+                name = torch._C._get_privateuse1_backend_name()
+                count = getattr(getattr(torch, name, None), "device_count", lambda: 1)()
+                first = cls._init_and_get_primary_device()
+                return [first, *(found for i in range(count) if (found := f"{name}:{i}") != first)]
+
         def __init__(self, methodName: str = "runTest") -> None:
             reuse = active()
             if reuse is not None:

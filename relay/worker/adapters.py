@@ -63,12 +63,29 @@ class Adapter:
             return
         self.check()
         importlib.import_module(self.package)
+        import torch
+
+        named = torch._C._get_privateuse1_backend_name()
+        if named != self.device or getattr(torch, self.device, None) is None:
+            raise AdapterMissing(
+                f"the package {self.package} registers "
+                + (f"no module for {named}" if named == self.device else f"the device {named}, not {self.device}"),
+                "RELAY_WORKER_PLUGIN names the package of the device that RELAY_WORKER_DEVICE names",
+            )
         self.check_untouched()
 
     def begin(self, capability: Capability | None) -> None:
         """In the collector, before the first test file is imported."""
         if not self.package:
             device.install(None if capability is None else device.Policy.from_capability(capability))
+
+    def awake(self) -> None:
+        """In a forked test process, before its first variant: a real device begins here. What that changes in the
+        process (signal handlers, threads, helpers) is the device's, and no variant left it."""
+        if self.package:
+            import torch
+
+            torch.zeros(1, device=self.device)
 
     def check_untouched(self) -> None:
         """Before a fork: raises AlreadyInitialised where the device has begun. The emulated one may be forked."""

@@ -146,6 +146,7 @@ class _Loop(SubtestFailures):
                 faulthandler.enable(file=sys.__stderr__ or 2)
                 sandbox.limit(self._job.shard.limits.memory_mb)
                 items = [self._items[key] for key in keys]
+                adapters.of(self._job.shard.device, self._job.shard.plugin).awake()
                 child.run(items, self._pipes.child_out, self._pipes.go_in, self._failed_subtests)
                 status = 0
             except BaseException as exc:  # noqa: BLE001 - a forked child must never return into its parent's frames

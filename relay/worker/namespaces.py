@@ -192,8 +192,12 @@ def packages(modules: Iterable[str] = MODULES) -> tuple[Path, ...]:
     found = [Path(sys.prefix), Path(sys.base_prefix)]
     for name in modules:
         spec = importlib.util.find_spec(name)
-        if spec is not None and spec.submodule_search_locations:
-            # a package beside others is read with them; a checkout's neighbours (data, keys) are none of its business
-            folder = Path(next(iter(spec.submodule_search_locations)))
-            found.append(folder.parent if folder.parent.name == "site-packages" else folder)
+        if spec is None:
+            continue
+        # a package is a folder, a module a file
+        own = next(iter(spec.submodule_search_locations or ()), spec.origin if spec.has_location else None)
+        if own is not None:
+            # what lies beside others is read with them; a checkout's neighbours (data, keys) are none of its business
+            place = Path(own)
+            found.append(place.parent if place.parent.name == "site-packages" else place)
     return tuple(dict.fromkeys(path.absolute() for path in found))

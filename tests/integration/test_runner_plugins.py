@@ -1,0 +1,220 @@
+"""The runner on a device that a package registers, as real hardware's plugin does: a wheel of ours, installed by pip.
+
+Its device keeps tensors on the host, and is as strict as a card: it begins with the first use, even with asking for
+its number, and is of no use in a process that was forked after it began.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runner_cli import methods_of
+
+pytestmark = pytest.mark.torch
+
+PLUGIN = '''
+import os
+import torch
+from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+from torch.utils.weak import WeakIdKeyDictionary
+
+NAME = "card"
+held = WeakIdKeyDictionary()  # device tensor -> what it holds, on the host
+began = None
+
+
+def use():
+    global began
+    if began is None:
+        began = os.getpid()
+    elif began != os.getpid():
+        raise RuntimeError(f"card: it began in process {began}, of which this one was forked")
+
+
+class Module:
+    is_available = staticmethod(lambda: True)
+    is_initialized = staticmethod(lambda: began is not None)
+    device_count = staticmethod(lambda: 1)
+    get_amp_supported_dtype = staticmethod(lambda: [torch.float16])
+    _is_in_bad_fork = staticmethod(lambda: began not in (None, os.getpid()))
+    manual_seed_all = staticmethod(lambda seed: None)
+
+    @staticmethod
+    def current_device():
+        use()
+        return 0
+
+
+def to_card(value):
+    use()
+    out = torch._C._acc.create_empty_tensor(tuple(value.shape), value.dtype)
+    held[out] = value
+    return out
+
+
+def on_host(value):
+    if isinstance(value, torch.Tensor) and value.device.type == NAME:
+        return held[value]
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(on_host, value))
+    return torch.device("cpu") if isinstance(value, torch.device) else value
+
+
+def every_op(op, *args, **kwargs):
+    use()
+    given = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor) and a.device.type == NAME]
+    out = op(*map(on_host, args), **{k: on_host(v) for k, v in kwargs.items()})
+    if not isinstance(out, torch.Tensor):
+        return out
+    same = [a for a in given if held[a] is out]
+    return same[0] if same else to_card(out)
+
+
+def copy_from(source, target, non_blocking=False):
+    use()
+    on_host(target).copy_(on_host(source))
+    return target
+
+
+def empty(size, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+    return to_card(torch.empty(size, dtype=dtype))
+
+
+def empty_strided(size, stride, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return to_card(torch.empty_strided(size, stride, dtype=dtype))
+
+
+_setup_privateuseone_for_python_backend(NAME, Module())
+aten, everything = torch.library.Library("aten", "IMPL"), torch.library.Library("_", "IMPL")
+for name, kernel in {
+    "empty.memory_format": empty,
+    "empty_strided": empty_strided,
+    "_copy_from": copy_from,
+    "_local_scalar_dense": lambda value: on_host(value).item(),
+}.items():
+    aten.impl(name, kernel, "PrivateUse1")
+everything.fallback(every_op, "PrivateUse1")
+
+
+def autoload():
+    """torch calls it when it is imported: the entry point torch.backends."""
+'''
+
+TESTS = """
+import os
+import torch
+from torch.testing._internal.common_device_type import dtypes, instantiate_device_type_tests
+from torch.testing._internal.common_utils import TestCase
+
+{at_import}
+
+
+class TestCard(TestCase):
+    @dtypes(torch.float32, torch.int64)
+    def test_adds(self, device, dtype):
+        x = torch.ones(3, device=device, dtype=dtype)
+        self.assertEqual((x + x).cpu(), torch.full((3,), 2, dtype=dtype))
+        self.assertEqual(x.device, torch.device("card:0"))
+        import torch_card
+        self.assertEqual(torch_card.began, os.getpid())
+
+    def test_fails(self, device):
+        self.assertEqual((torch.ones(2, device=device) + 1).cpu(), torch.ones(2))
+
+    def test_leaves(self, device):
+        os._exit(0)
+
+    def test_on_after_the_card_left(self, device):
+        self.assertEqual(torch.ones(2, device=device).add(1).cpu().tolist(), [2.0, 2.0])
+
+
+instantiate_device_type_tests(TestCard, globals())
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of packages that pip has put the plugin into."""
+    tmp = tmp_path_factory.mktemp("plugin")
+    info = "torch_card-1.0.dist-info"
+    wheel = tmp / "torch_card-1.0-py3-none-any.whl"
+    files = {
+        "torch_card.py": PLUGIN,
+        f"{info}/METADATA": "Metadata-Version: 2.1\nName: torch-card\nVersion: 1.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: ours\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": "[torch.backends]\ncard = torch_card:autoload\n",
+    }
+    with zipfile.ZipFile(wheel, "w") as packed:
+        for name, text in files.items():
+            packed.writestr(name, text)
+        packed.writestr(f"{info}/RECORD", "".join(f"{name},,\n" for name in (*files, f"{info}/RECORD")))
+    there = tmp / "site-packages"
+    command = [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--target", there, wheel]
+    subprocess.run([*map(str, command)], check=True, timeout=120)
+    return there
+
+
+def run(tmp: Path, site: Path, at_import: str = "", device: str = "card", plugin: str = "torch_card") -> Any:
+    """(exit status, the lines by variant, the last line) of a shard of TESTS."""
+    source = TESTS.replace("{at_import}", at_import)
+    (tmp / "tree" / "test").mkdir(parents=True)
+    (tmp / "tree" / "test" / "test_card.py").write_text(source)
+    shard = {
+        "device": device,
+        "runtime": {"kind": "tests-only", "torch": "2.13.0"},
+        "tests": methods_of(source, "test/test_card.py"),
+        "limits": {"variant_s": 30, "shard_s": 240, "memory_mb": 4096},
+    }
+    (tmp / "spec.json").write_text(json.dumps({"shard": shard, "plugin": plugin}))
+    command = [sys.executable, "-m", "relay.worker.runner", "--spec", tmp / "spec.json", "--tree", tmp / "tree"]
+    path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH", "")]))
+    env = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(
+        [*map(str, command), "--out", str(tmp / "out")], env=env, capture_output=True, text=True, timeout=300
+    )
+    *lines, last = map(json.loads, (tmp / "out").read_text().splitlines())
+    return done.returncode, {line["variant"]: line for line in lines}, last
+
+
+def test_a_devices_plugin_is_loaded_in_the_host_and_begins_in_the_test_processes(tmp_path: Path, site: Path) -> None:
+    status, lines, last = run(tmp_path, site)
+    assert status == 0, last
+    assert {variant: line["outcome"] for variant, line in lines.items()} == {
+        "test_adds_card_float32": "passed",
+        "test_adds_card_int64": "passed",
+        "test_fails_card": "failed",
+        "test_leaves_card": "crashed",
+        "test_on_after_the_card_left_card": "passed",
+    }
+    # the emulated device's counter says nothing of another one
+    assert {line["kernels"] for line in lines.values()} == {None}
+    assert last["report"]["leaks"] == [], "that the device began is no variant's doing"
+
+
+@pytest.mark.parametrize("at_import", ["torch.card.current_device()"])
+def test_a_file_that_begins_the_device_at_import_is_refused(tmp_path: Path, site: Path, at_import: str) -> None:
+    status, lines, last = run(tmp_path, site, at_import)
+    assert (status, lines) == (3, {})
+    assert "initialised before a test process was forked" in last["failed"]
+
+
+@pytest.mark.parametrize(
+    ("device", "plugin", "words"),
+    [
+        ("board", "torch_card", "registers the device card, not board"),
+        ("card", "torch_bored", "needs the package torch_bored, which is not installed"),
+    ],
+)
+def test_a_worker_whose_packages_and_device_do_not_go_together_says_so(
+    tmp_path: Path, site: Path, device: str, plugin: str, words: str
+) -> None:
+    status, lines, last = run(tmp_path, site, device=device, plugin=plugin)
+    assert (status, lines) == (3, {})
+    assert words in last["failed"]
