@@ -3,7 +3,7 @@
 #   docker build -f deploy/containers/emulator.Dockerfile -t crcr-emulator .
 # It runs code of unmerged pull requests: no secrets but its own, no way out but relay and broker (deploy/k8s, NetworkPolicy),
 # and user namespaces for the sandbox (docs/sandbox.md says what to allow).
-FROM python:3.11.14-slim-bookworm AS build
+FROM python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d AS build
 # an index with builds for the CPU alone: the default build is several gigabytes
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 WORKDIR /src
@@ -17,7 +17,7 @@ RUN python -m venv /opt/relay \
  && /opt/relay/bin/pip install --no-cache-dir --no-deps --index-url "$TORCH_INDEX" torch==2.13.0 \
  && /opt/relay/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
 
-FROM python:3.11.14-slim-bookworm AS emulator
+FROM python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d AS emulator
 # g++: torch.compile writes C++
 # hadolint ignore=DL3008
 RUN apt-get update \

@@ -2,7 +2,7 @@
 # The relay's own processes: one image, one command each. Build from the repository's root:
 #   docker build -f deploy/containers/relay.Dockerfile -t crcr-relay .
 # Nothing in it needs root, a shell or a compiler at run time; the file system may be read-only but for /var/lib/relay and /tmp.
-FROM python:3.11.14-slim-bookworm AS build
+FROM python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d AS build
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY relay relay
@@ -13,7 +13,7 @@ RUN python -m venv /opt/relay \
  && /opt/relay/bin/pip install --no-cache-dir --require-hashes --only-binary :all: --no-deps -r requirements.txt \
  && /opt/relay/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
 
-FROM python:3.11.14-slim-bookworm AS relay
+FROM python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d AS relay
 # git: the mirror of upstream
 # hadolint ignore=DL3008
 RUN apt-get update \

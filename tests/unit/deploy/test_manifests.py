@@ -217,7 +217,7 @@ def test_images_are_pinned_unprivileged_and_checked(path: Path) -> None:
     steps = instructions(path)
     for what, rest in steps:
         if what == "FROM":
-            assert re.match(r"[\w./-]+(:\d+\.\d+\.\d+[\w.-]*|@sha256:[0-9a-f]{64}) AS \w+$", rest), rest
+            assert re.match(r"[\w./-]+:\d+\.\d+\.\d+[\w.-]*@sha256:[0-9a-f]{64} AS \w+$", rest), rest
     last = [what for what, _ in steps]
     users = [rest for what, rest in steps if what == "USER"]
     assert users
