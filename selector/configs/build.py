@@ -70,7 +70,12 @@ def globals_of(doc: Document, block: schema.GlobalBlock) -> Globals:
         seed=seed,
         seed_place=block.input_config.place_of("seed") if seed is not None else None,
         devices=tuple(block.devices),
+        op_precision=_unlike(doc, tuple(map(_rough, block.op_precision)), "op_precision"),
     )
+
+
+def _rough(block: schema.RoughOp) -> Item:
+    return Item(block.name, block.place, _why(block), dtypes=tuple(map(_dtype, block.dtypes)))
 
 
 def _supported(doc: Document, blocks: Sequence[schema.SupportedBlock] | None, key: str) -> tuple[Item, ...] | None:

@@ -113,7 +113,7 @@ def check_until(suites: Sequence[Suite], today: date) -> list[ConfigProblem]:
 def everything(suites: Sequence[Suite]) -> Iterator[Item | TestEntry | FileEntry]:
     """All that carries a reason."""
     for suite in suites:
-        for items in (suite.globals.dtypes, suite.globals.ops, suite.globals.modules):
+        for items in (suite.globals.dtypes, suite.globals.ops, suite.globals.modules, suite.globals.op_precision):
             yield from items or ()
         for file in suite.files:
             yield file

@@ -23,6 +23,7 @@ def merge_globals(base: Globals, own: Globals, complain: Complain) -> Globals:
         seed=own.seed if own.seed is not None else base.seed,
         seed_place=own.seed_place or base.seed_place,
         devices=tuple(dict.fromkeys(base.devices + own.devices)),
+        op_precision=_merge_items(base.op_precision, own.op_precision, complain) or (),
     )
 
 

@@ -105,9 +105,10 @@ class ReuseConfigs:
         return suite is not None and bool(self._listed(suite))
 
     def supported_op(self, test: TestId, op: str, op_variant: str = "") -> Place | None:
-        """Where ``supported_ops`` of the test's config names an op."""
+        """Where the test's config names an op: in ``op_precision``, else in ``supported_ops``."""
         suite = self._suite(test)
-        item = governing.find(suite.globals.ops or (), op_names(op, op_variant)) if suite is not None else None
+        items = (*suite.globals.op_precision, *(suite.globals.ops or ())) if suite is not None else ()
+        item = governing.find(items, op_names(op, op_variant))
         return item.place if item is not None else None
 
     def ops_with_dtypes(self, test: TestId) -> frozenset[str]:
@@ -141,7 +142,8 @@ class ReuseConfigs:
         return OpEdits(_names(suite.globals.modules) if suite else None, *self._edits(test, governing.modules_of))
 
     def precision(self, test: TestId, op: str | None, dtype: str | None, op_variant: str = "") -> Precision | None:
-        """Tolerances: of the governing entry's dtype, else of the op's dtype, else of the supported dtype."""
+        """Tolerances: of the governing entry's dtype, else of the op's dtype (in ``op_precision``, else in
+        ``supported_ops``), else of the supported dtype."""
         if dtype is None:
             return None
         ops, dtypes = governing.words(op, op_variant, dtype)
@@ -151,8 +153,9 @@ class ReuseConfigs:
             candidates.append(governing.find(governing.ranked(matches, ops, dtypes)[0].entry.dtypes.include, dtypes))
         suite = self._suite(test)
         if suite:
-            op_item = governing.find(suite.globals.ops or (), ops)
-            candidates.append(governing.find((op_item.dtypes or ()) if op_item else (), dtypes))
+            for items in (suite.globals.op_precision, suite.globals.ops or ()):
+                op_item = governing.find(items, ops)
+                candidates.append(governing.find((op_item.dtypes or ()) if op_item else (), dtypes))
             candidates.append(governing.find(suite.globals.dtypes or (), dtypes))
         return next((c.precision for c in candidates if c is not None and c.precision is not None), None)
 

@@ -123,6 +123,12 @@ class SupportedBlock(Item):
 Supported = Annotated[SupportedBlock, BeforeValidator(_named, json_schema_input_type=str | SupportedBlock)]
 
 
+class RoughOp(Item):
+    """The tolerances of an op's dtypes; says nothing of which ops or dtypes are tested."""
+
+    dtypes: list[Dtype]
+
+
 class OpHalves(Block):
     include: list[Op] = Field(default_factory=list)
     exclude: list[Item] = Field(default_factory=list)
@@ -220,6 +226,7 @@ class GlobalBlock(Block):
     supported_dtypes: list[Dtype] = Field(default_factory=list)
     supported_ops: Given[list[Supported]] = None
     supported_modules: Given[list[Supported]] = None
+    op_precision: list[RoughOp] = Field(default_factory=list)
     input_config: InputConfig = Field(default_factory=InputConfig)
     devices: list[DeviceType] = Field(default_factory=list)
 

@@ -128,6 +128,8 @@ class Globals:
     seed_place: Place | None = None
     devices: tuple[str, ...] = ()
     """device types that tests are generated for beside this one"""
+    op_precision: tuple[Item, ...] = ()
+    """tolerances of the dtypes of ops, which filter nothing"""
 
 
 @dataclass(frozen=True, slots=True)
