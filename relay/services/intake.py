@@ -14,7 +14,7 @@ import structlog
 from sqlalchemy import Engine
 
 from relay.domain.events import classify, kind_of, parse
-from relay.domain.facts import fact_of
+from relay.domain.facts import PullRequestFact, fact_of
 from relay.domain.refs import TAKEN_REFS
 from relay.errors import BadRequest, SignatureInvalid, SignatureMissing, Unavailable
 from relay.services import allowlists, facts
@@ -100,7 +100,8 @@ def take_in(
         packed = deliveries.pack(body)
     with engine.begin() as conn:
         if interest.what == "route":
-            fresh = deliveries.claim(conn, **came, body=packed)
+            told_at = fact.told_at if isinstance(fact, PullRequestFact) and fact.told_at else None
+            fresh = deliveries.claim(conn, **came, body=packed, told_at=told_at)
         else:
             reason = interest.reason
             fresh = deliveries.claim_ignored(conn, **came, code=interest.code, reason=reason, state="noted")

@@ -77,7 +77,7 @@ def _prior_runs(conn: Connection, settings: Settings, event: Event, row: Row[Any
     if not isinstance(event, PullRequestEvent):
         return []
     dispatches.lock_pull_request(conn, settings.upstream_repo, event.number)
-    return dispatches.prior_runs(conn, settings.upstream_repo, event.number, row.received_at, row.id)
+    return dispatches.prior_runs(conn, settings.upstream_repo, event.number, row)
 
 
 def _end(conn: Connection, settings: Settings, decision: RouteDecision, now: float) -> None:

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, exists, func, select, update
+from sqlalchemy import Connection, Row, delete, exists, func, insert, select, update
 
 from relay.store.schema import delivery, dispatch, rerun
 from relay.store.upsert import insert_once
@@ -32,10 +32,12 @@ def claim(
     repo: str | None,
     body: bytes,
     now: float,
+    told_at: str | None = None,
 ) -> bool:
-    """Stores a wanted delivery (``body`` as ``pack`` made it), due for routing. False: its id was claimed before."""
+    """Stores a wanted delivery (``body`` as ``pack`` made it), due for routing; ``told_at``: GitHub's own time of what it
+    tells (ISO 8601). False: its id was claimed before."""
     came = {"id": delivery_id, "event": event, "action": action, "repo": repo, "received_at": now, "attempts": 0}
-    return insert_once(conn, delivery, {**came, "state": "received", "body": body, "due_at": now})
+    return insert_once(conn, delivery, {**came, "told_at": told_at, "state": "received", "body": body, "due_at": now})
 
 
 def claim_ignored(
@@ -54,6 +56,12 @@ def claim_ignored(
     its body. False: its id was claimed before."""
     came = {"id": delivery_id, "event": event, "action": action, "repo": repo, "received_at": now, "attempts": 0}
     return insert_once(conn, delivery, {**came, "state": state, "code": code, "reason": reason})
+
+
+def add_asked(conn: Connection, delivery_id: str, *, repo: str | None, reason: str, now: float) -> None:
+    """Stands for what a person asked for at a page, which no webhook brought: done with, without a body."""
+    came = {"id": delivery_id, "event": "rerun", "action": "asked", "repo": repo, "received_at": now, "attempts": 0}
+    conn.execute(insert(delivery).values(**came, state="routed", code="rerun-asked", reason=reason))
 
 
 def get(conn: Connection, delivery_id: str) -> Row[Any] | None:
@@ -92,15 +100,19 @@ def first_at(conn: Connection) -> float | None:
 
 
 def drop_bodies(conn: Connection, before: float, limit: int) -> int:
-    """Forgets the bodies of what was routed before then; a dispatch that is still to be sent needs its own."""
+    """Forgets the bodies of what was routed before then; a dispatch that is still to be sent needs its own, or, where
+    it runs another again, that of the first that was told of the event."""
+    needed = (
+        select(dispatch.c.id, dispatch.c.rerun_of, dispatch.c.delivery_id)
+        .where(dispatch.c.state.in_(("sending", "selecting")))
+        .cte("needed", recursive=True)
+    )
     told = dispatch.alias("told")
-    unsent = ("sending", "selecting")
-    own = dispatch.c.state.in_(unsent)
-    of_rerun = exists().where(told.c.rerun_of == dispatch.c.id, told.c.state.in_(unsent))
-    sending = exists().where(dispatch.c.delivery_id == delivery.c.id, own | of_rerun)
+    needed = needed.union(select(told.c.id, told.c.rerun_of, told.c.delivery_id).where(told.c.id == needed.c.rerun_of))
+    kept = exists().where(needed.c.delivery_id == delivery.c.id)
     old = (
         select(delivery.c.id)
-        .where(delivery.c.received_at < before, delivery.c.body.is_not(None), delivery.c.state != "received", ~sending)
+        .where(delivery.c.received_at < before, delivery.c.body.is_not(None), delivery.c.state != "received", ~kept)
         .limit(limit)
     )
     return conn.execute(update(delivery).where(delivery.c.id.in_(old)).values(body=None)).rowcount

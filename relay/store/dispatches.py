@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, or_, select, text, update
+from sqlalchemy import Connection, Row, and_, case, or_, select, text, update
 
 from relay.domain.policy import PriorRun
 from relay.store.ids import new_id
@@ -65,14 +65,22 @@ def lock_pull_request(conn: Connection, upstream: str, number: int) -> None:
         conn.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
 
 
-def prior_runs(conn: Connection, upstream: str, number: int, received_at: float, delivery_id: str) -> list[PriorRun]:
-    """A pull request's dispatches that matter to a delivery received then: the open ones, and those of deliveries that
-    came later. Its own are not among them."""
+def prior_runs(conn: Connection, upstream: str, number: int, came: Row[Any]) -> list[PriorRun]:
+    """A pull request's dispatches that matter to the delivery ``came``: the open ones, and those of deliveries that are
+    newer. Its own are not among them.
+
+    Newer is what GitHub dates later, in whatever order they came: one that was asked for again, or overtaken on its
+    way, must not end the run of a later commit. Of the same second, and where one has no date, the order of arrival
+    counts."""
+    newer = delivery.c.received_at > came.received_at
+    if came.told_at is not None:
+        dated = and_(delivery.c.told_at.is_not(None), delivery.c.told_at != came.told_at)
+        newer = case((dated, delivery.c.told_at > came.told_at), else_=newer)
     rows = conn.execute(
-        select(dispatch, delivery.c.received_at)
+        select(dispatch, newer.label("newer"))
         .join(delivery, delivery.c.id == dispatch.c.delivery_id)
-        .where(dispatch.c.upstream == upstream, dispatch.c.pr_number == number, dispatch.c.delivery_id != delivery_id)
-        .where(or_(dispatch.c.state.in_(OPEN_STATES), delivery.c.received_at > received_at))
+        .where(dispatch.c.upstream == upstream, dispatch.c.pr_number == number, dispatch.c.delivery_id != came.id)
+        .where(or_(dispatch.c.state.in_(OPEN_STATES), newer))
         .order_by(dispatch.c.id)
     )
     return [
@@ -82,7 +90,7 @@ def prior_runs(conn: Connection, upstream: str, number: int, received_at: float,
             row.executor,
             row.head_sha,
             row.state in OPEN_STATES,
-            row.received_at > received_at,
+            bool(row.newer),
         )
         for row in rows
     ]

@@ -41,7 +41,13 @@ def settings(tmp_path):
 def deliver(engine, shared):
     """Commits a real webhook as a delivery; ``head`` replaces the commit."""
 
-    def deliver(delivery_id: str, name: str = "pull_request_opened", at: float = 100.0, head: str | None = None) -> str:
+    def deliver(
+        delivery_id: str,
+        name: str = "pull_request_opened",
+        at: float = 100.0,
+        head: str | None = None,
+        told_at: str | None = None,
+    ) -> str:
         body = (shared / f"data/relay/webhook/{name}.json").read_bytes()
         if head:
             body = body.replace(b"ec26c3e57ca3a959ca5aad62de7213c562f8c821", head.encode())
@@ -55,6 +61,7 @@ def deliver(engine, shared):
                 repo="Codertocat/Hello-World",
                 body=deliveries.pack(body),
                 now=at,
+                told_at=told_at,
             )
         return delivery_id
 
@@ -299,3 +306,27 @@ def test_an_unchanged_file_is_not_stored_again(engine, settings):
     allowlists.current(engine, settings, 2.0)
     with engine.connect() as conn:
         assert conn.execute(select(func.count(), func.max(allowlist_version.c.loaded_at))).one() == (1, 1.0)
+
+
+@pytest.mark.parametrize("first", ["old", "new"])
+def test_an_event_that_comes_late_does_not_end_the_run_of_a_later_one(engine, settings, deliver, first):
+    """Whichever is stored and routed first: GitHub's own time of the event counts, not the order of arrival."""
+    told = {"old": ("2026-01-01T00:00:00Z", "1" * 40), "new": ("2026-01-01T00:00:01Z", "2" * 40)}
+    order = ["old", "new"] if first == "old" else ["new", "old"]
+    for at, name in enumerate(order):
+        when, head = told[name]
+        deliver(name, at=100.0 + at, head=head, told_at=when)
+        routing.route_delivery(engine, settings, name, 200.0 + at)
+    open_runs = {row.head_sha for row in all_of(engine, dispatch) if row.state not in ("superseded", "completed")}
+    assert open_runs == {"2" * 40}
+    with engine.connect() as conn:
+        assert conn.execute(select(delivery.c.code).where(delivery.c.id == "new")).scalar_one() == "routed"
+
+
+def test_of_the_same_second_the_order_of_arrival_counts(engine, settings, deliver):
+    when = "2026-01-01T00:00:00Z"
+    deliver("first", at=100.0, head="1" * 40, told_at=when)
+    deliver("second", at=101.0, head="2" * 40, told_at=when)
+    routing.route_delivery(engine, settings, "second", 200.0)
+    routing.route_delivery(engine, settings, "first", 201.0)
+    assert {row.head_sha for row in all_of(engine, dispatch)} == {"2" * 40}

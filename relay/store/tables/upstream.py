@@ -28,6 +28,7 @@ delivery = Table(
     Column("action", String(64)),
     Column("repo", String(255)),
     Column("received_at", Float, nullable=False),
+    Column("told_at", String(32)),  # GitHub's updated_at of the pull request: deliveries come in any order
     Column("state", String(16), nullable=False),  # received, routed, noted (facts kept, nothing to route), ignored
     Column("code", String(64)),  # reason code of the routing or of ignoring
     Column("reason", Text),
