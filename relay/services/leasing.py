@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import structlog
+from prometheus_client import Histogram
 from sqlalchemy import Connection, Engine, Row, func, select, update
 
 from relay.artifacts import artifacts
@@ -17,7 +18,14 @@ from relay.steps import step
 from relay.store import dispatches, results, setups, shard_logs, shards
 from relay.store.db import reading
 from relay.store.schema import dispatch
+from selector.model import Outcome, Side
 
+FAILED = (Outcome.FAILED.value, Outcome.ERROR.value, Outcome.CRASHED.value, Outcome.TIMED_OUT.value)
+FIRST_FAILURE = Histogram(
+    "relay_first_failure_seconds",
+    "From the first lease of a run to the report of its first failure, of runs that have one.",
+    buckets=(1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800),
+)
 log = structlog.get_logger(__name__)
 
 
@@ -89,9 +97,12 @@ def record(
             raise BadRequest(f"result {number}: test: {line['test'][:200]} is not one of this shard's tests")
     # before the transaction: nobody waits behind a slow store
     told, ends = log_tails.keep(artifacts(settings), shard_id, lines)
+    failed = any(line["outcome"] in FAILED for line in lines)
     with engine.begin() as conn:
-        row = shards.held(conn, shard_id, token)
+        row = _held_with_run(conn, shard_id, token) if failed else shards.held(conn, shard_id, token)
         new = results.record(conn, row, told, now)
+        if failed and row.side == Side.HEAD.value:
+            _first_failure(conn, row.dispatch_id, now)
         if ends is not None:
             shard_logs.add_tails(conn, shard_id, ends, now)
         shards.extend(conn, shard_id, now=now, lease_s=settings.lease_s)
@@ -128,6 +139,16 @@ def release(engine: Engine, shard_id: str, token: str, now: float) -> None:
         if state == "failed":
             verify_when_all_ended(conn, row.dispatch_id, now)
     log.info("shard handed back", shard=shard_id, worker=row.worker, state=state)
+
+
+def _first_failure(conn: Connection, dispatch_id: str, now: float) -> None:
+    """Notes when a run's first failure was reported; the run is locked. A later one changes nothing."""
+    run = conn.execute(
+        select(dispatch.c.started_at, dispatch.c.first_failed_at).where(dispatch.c.id == dispatch_id)
+    ).one()
+    if run.first_failed_at is None:
+        conn.execute(update(dispatch).where(dispatch.c.id == dispatch_id).values(first_failed_at=now))
+        FIRST_FAILURE.observe(max(0.0, now - (run.started_at or now)))
 
 
 def _held_with_run(conn: Connection, shard_id: str, token: str) -> Row[Any]:

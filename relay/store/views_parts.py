@@ -49,6 +49,7 @@ BRIEF = (
     dispatch.c.created_at,
     dispatch.c.selected_at,
     dispatch.c.started_at,
+    dispatch.c.first_failed_at,
     dispatch.c.ran_at,
     dispatch.c.closed_at,
 )

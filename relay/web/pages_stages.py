@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from relay.store.views_parts import CLOSED, FAILING
-from relay.web.pages_text import plural
+from relay.web.pages_text import duration, plural
 
 Map = dict[str, Any]
 
@@ -38,6 +38,9 @@ def stages(run: Map, plan: Map | None, outcomes: dict[str, dict[str, int]], shar
         running.append(f"{done_shards} of {plural(len(head_shards), 'shard')}")
     if failing:
         running.append(_fact(failing, "failing", "failing"))
+    first = _between(run["started_at"], run.get("first_failed_at"))
+    if first is not None:
+        running.append(f"first failure after {duration(first)}")
     verify = []
     base = sum(outcomes["base"].values())
     if base:

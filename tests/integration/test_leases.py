@@ -179,3 +179,22 @@ def test_a_worker_that_is_heard_of_at_the_last_moment_keeps_its_lease(engine, se
 def test_an_unknown_shard_is_said(engine, settings):
     with pytest.raises(NotFound, match="no shard nope"):
         leasing.take(engine, settings, "nope", "w1", 100.0)
+
+
+def test_the_first_failure_of_the_changes_side_is_timed_once(engine, settings, run_id):
+    (head,) = add(engine, run_id)
+    with engine.begin() as conn:
+        (base,) = shards.add(
+            conn, dispatch_id=run_id, side="base", queue="shards.spyre", specs=[shard_spec(TEST)], now=100.0
+        )
+    tokens = {key: leasing.take(engine, settings, key, f"w-{key}", 100.0)["token"] for key in (head, base)}
+    failed = result_line("v2", outcome="timed_out")
+    for key, lines, at, first in (
+        (base, [failed], 101.0, None),  # of the commit that the change is compared with: no failure of the change's
+        (head, [result_line(), result_line("v1", outcome="xfailed")], 102.0, None),
+        (head, [failed], 107.5, 107.5),
+        (head, [failed, result_line("v3", outcome="failed")], 109.0, 107.5),
+    ):
+        leasing.record(engine, settings, key, tokens[key], lines, at)
+        assert row(engine, dispatch, run_id).first_failed_at == first
+    assert row(engine, dispatch, run_id).started_at == 100.0

@@ -55,6 +55,7 @@ dispatch = Table(
     Column("compare_sha", String(40)),  # merge base of base_sha and head_sha: what the change is compared with
     Column("selected_at", Float),
     Column("started_at", Float),  # first lease or first callback
+    Column("first_failed_at", Float),  # the first result of the head side that failed came in
     Column("ran_at", Float),  # last shard of the head side done
     Column("closed_at", Float),
     Column("conclusion", String(32)),

@@ -48,6 +48,9 @@ class Brief(Part):
     created_at: At
     selected_at: At | None
     started_at: At | None
+    first_failed_at: Annotated[
+        float | None, Field(description="When the first failure of the change's side was reported; null: none was.")
+    ]
     ran_at: At | None
     closed_at: At | None
     url: Annotated[str, Field(description="The permanent address of its page.")]
