@@ -3,13 +3,13 @@ the transaction that does it."""
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, select
 
 from relay.domain.access import Viewer
 from relay.errors import BadRequest, Conflict, Forbidden, NotFound
-from relay.store import audit, outbox_ops, reruns
+from relay.store import audit, deliveries, outbox_ops, reruns
 from relay.store.ids import new_id
-from relay.store.schema import delivery, dispatch, job, rerun
+from relay.store.schema import dispatch, job, rerun
 from relay.store.views_parts import CLOSED
 
 REASON_MAX = 500
@@ -44,9 +44,8 @@ def run_again(conn: Connection, viewer: Viewer, dispatch_id: str, scope: str, no
     else:
         wanted = [(run_id, scope) for run_id in sorted(runs)] or [("", "dispatch")]
     asked = f"page-{new_id(now)}"
-    came = {"id": asked, "event": "rerun", "action": "asked", "repo": run.upstream, "received_at": now, "attempts": 0}
     said = f"{viewer.login} asked for it at the page of the run"
-    conn.execute(insert(delivery).values(**came, state="routed", code="rerun-asked", reason=said))
+    deliveries.add_asked(conn, asked, repo=run.upstream, reason=said, now=now)
     whole = [(dispatch_id, run_id, of) for run_id, of in wanted]
     reruns.add(conn, asked, whole, requested_by=viewer.login, now=now)
     detail = {"pr": run.pr_number, "sha": run.head_sha, "scope": wanted[0][1], "runs": len(wanted)}

@@ -120,3 +120,22 @@ def test_bodies_and_noise_are_forgotten_and_what_is_still_needed_is_not(engine, 
     assert left == {
         "old": False, "unsent": True, "unrouted": True, "young": True, "nightly:x": False, "fresh-noise": False,
     }  # fmt: skip
+
+
+@pytest.mark.both_databases
+def test_an_events_text_stays_while_a_rerun_of_a_rerun_is_to_be_sent(engine, tmp_path):
+    now = 100 * DAY
+    settings = Settings(data_dir=tmp_path)
+    for name in ("told", "over"):  # one whose newest rerun waits, one whose reruns are all over
+        make_delivery(engine, id=name, received_at=now - 20 * DAY, body=deliveries.pack(b"{}"))
+        run = make_run(engine, delivery_id=name, executor="workers", state="completed")
+        for state in ("completed", "completed", "selecting" if name == "told" else "completed"):
+            with engine.begin() as conn:
+                asked = f"page-{name}-{run}"
+                deliveries.add_asked(conn, asked, repo="a/b", reason="somebody asked", now=now)
+            run = make_run(engine, delivery_id=asked, executor="workers", state=state, rerun_of=run)
+    assert tidying.tidy(engine, settings, now)["bodies"] == 1
+    with reading(engine) as conn:
+        assert {name: deliveries.has_body(conn, name) for name in ("told", "over")} == {"told": True, "over": False}
+        row = deliveries.get(conn, asked)
+    assert (row.state, row.code, row.event, row.due_at) == ("routed", "rerun-asked", "rerun", None)
