@@ -7,6 +7,7 @@ leave the release before it working, and must not stop those who read and write 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,13 +25,14 @@ def problems(path: Path) -> list[str]:
         found.append((1, "there is no upgrade()"))
     else:
         made = {_text(call.args[0]) for call in _calls(upgrade) if _name(call) == "create_table" and call.args}
-        beside = _lines_of(upgrade, "beside_traffic")
+        beside, contracted = _lines_of(upgrade, "beside_traffic"), _lines_of(upgrade, "contract")
         for call in _calls(upgrade):
-            found += [(call.lineno, problem) for problem in _of_call(call, made, call.lineno in beside)]
+            told = _of_call(call, made, call.lineno in beside, call.lineno in contracted)
+            found += [(call.lineno, problem) for problem in told]
     return [f"{path.name}:{line}: {problem}" for line, problem in sorted(found)]
 
 
-def _of_call(call: ast.Call, made: set[str | None], beside: bool) -> Iterator[str]:
+def _of_call(call: ast.Call, made: set[str | None], beside: bool, contracted: bool) -> Iterator[str]:
     name = _name(call)
     if name == "add_column":
         column = call.args[-1]
@@ -46,7 +48,11 @@ def _of_call(call: ast.Call, made: set[str | None], beside: bool) -> Iterator[st
         options = {one.arg: one.value for one in call.keywords}
         if table not in made and not (_constant(options.get("postgresql_concurrently")) is True and beside):
             yield "an index of a table in use is made with postgresql_concurrently=True in beside_traffic()"
-    elif name in ("drop_column", "drop_table"):
+    elif name == "contract":
+        given = [*call.args, *(one.value for one in call.keywords)]
+        if not given or not re.fullmatch(r"v\d+\.\d+\.\d+", _text(given[0]) or ""):
+            yield "contract: name the release that used it last, as v1.2.0"
+    elif name in ("drop_column", "drop_table") and not contracted:
         yield f"{name}: the release before still uses it; drop it two releases after its last use, by `contract`"
     elif name in ("alter_column", "rename_table"):
         yield f"{name}: rewrites or renames what the release before uses; add a new one beside it"

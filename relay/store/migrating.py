@@ -104,6 +104,14 @@ def beside_traffic(operations: Any) -> Iterator[None]:
 
 
 @contextmanager
+def contract(last_used: str) -> Iterator[None]:
+    """For a migration: what is dropped within was used last by the release ``last_used`` (``v1.2.0``), which is two
+    releases ago, so no process that may still run knows it (docs/deploy.md#how-a-release-changes-a-table)."""
+    log.info("dropping what is not used any more", last_used=last_used)
+    yield
+
+
+@contextmanager
 def _alone(engine: Engine) -> Iterator[None]:
     """One process migrates, the others wait. They ask again and again: somebody who waits within a statement would keep
     an index from being built beside the traffic."""

@@ -10,15 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import next_release
 import pytest
 from fleet import DOWNSTREAM, ROOT, fleet
 from older_release import older_commit, unpack
 from outbound_servers import serving
+from sqlalchemy import text
 from worker_process import workers
 from worker_web import ADDS, SLOW, Relay, wait_for
 
 from relay import broker
 from relay.protocol import WORKER_API
+from relay.store.db import reading
 from relay.web.app import create_app
 from relay.worker import agent
 
@@ -51,6 +54,31 @@ def test_an_event_is_concluded_by_two_releases_either_way_round(older: Path, bro
         relay.start("pump", "relay", code=ROOT)
         assert relay.concluded(relay.open(8)).conclusion == "success"
         assert list(relay.world.hub.ci[DOWNSTREAM].seen.values()) == [1, 1]
+
+
+def test_this_release_goes_on_beside_the_next_one_on_its_database(
+    broker_url: str, tmp_path: Path, postgres: Any
+) -> None:
+    """The first process of the next release migrates; this one's others, which were there before, must not notice. Who
+    goes back to this release finds the next one's database."""
+    after = next_release.make(tmp_path / "next")
+    url = postgres.new_database()
+    with fleet(tmp_path / "fleet", url, broker_url) as relay:
+        relay.start("web", "pump", "relay")
+        relay.stop("web")
+        relay.start("web", code=after)
+        assert relay.concluded(relay.open(7)).conclusion == "success"
+        for name in ("relay", "pump", "web"):
+            relay.stop(name)
+        relay.start("pump", "relay", code=after)
+        relay.start("web")
+        assert relay.concluded(relay.open(8)).conclusion == "success"
+        assert list(relay.world.hub.ci[DOWNSTREAM].seen.values()) == [1, 1]
+        with reading(relay.engine) as conn:
+            told = conn.execute(text("SELECT pr_number, made_by FROM dispatch ORDER BY pr_number")).all()
+            assert conn.execute(text("SELECT version_num FROM alembic_version")).scalar_one() == "0002"
+    assert [tuple(row) for row in told] == [(7, None), (8, next_release.WROTE)]
+    postgres.drop_database(url)
 
 
 @pytest.mark.torch

@@ -26,6 +26,7 @@ def test_every_migration_leaves_the_release_before_it_working(path: Path) -> Non
         ('op.create_index("ix", "shard", ["state"], postgresql_concurrently=True)', "beside_traffic()"),
         ('op.drop_column("shard", "worker")', "the release before still uses it"),
         ('op.drop_table("shard")', "the release before still uses it"),
+        ('with contract("long ago"):\n        op.drop_column("shard", "worker")', "name the release"),
         ('op.alter_column("shard", "worker", type_=sa.Text())', "rewrites or renames"),
         ('op.rename_table("shard", "shards")', "rewrites or renames"),
         ('op.create_unique_constraint("uq", "shard", ["worker"])', "checks every row"),
@@ -39,7 +40,7 @@ def test_what_would_stop_others_is_found_with_its_place(tmp_path: Path, step: st
     path = tmp_path / "0002_x.py"
     path.write_text(f"{HEAD}    {step}\n")
     (problem,) = problems(path)
-    assert problem.startswith("0002_x.py:7:" if "batch" not in step else "0002_x.py:8:")
+    assert problem.startswith("0002_x.py:8:" if "batch" in step else "0002_x.py:7:")
     assert told in problem
 
 
@@ -53,6 +54,8 @@ def test_what_stops_nobody_passes(tmp_path: Path) -> None:
         + '    op.add_column("shard", sa.Column("b", sa.Integer(), nullable=False, server_default="0"))\n'
         + "    with beside_traffic(op):\n"
         + '        op.create_index("ix", "shard", ["a"], postgresql_concurrently=True)\n'
+        + '    with contract("v1.2.0"):\n'
+        + '        op.drop_column("shard", "worker")\n'
     )
     assert problems(path) == []
 
