@@ -17,8 +17,8 @@ from under_chaos import rounds
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED = int(os.environ.get("CHAOS_SEED", "13"))
-SAMPLE = {"postgresql": 11, "sqlite": 5}
-DELIVERIES = 300
+SAMPLE = {"postgresql": 10, "sqlite": 3}
+DELIVERIES = 200
 pytestmark = [pytest.mark.chaos, pytest.mark.torch, pytest.mark.broker]
 
 FAULTS = [

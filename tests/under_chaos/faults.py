@@ -258,7 +258,8 @@ FAULTS = (
     *_family(
         "github",
         Fault("GitHub slow (3 s a call)", _answers(GITHUB, delay_s=3), ROUTED, 8, 20),
-        Fault("GitHub slower than we wait", _answers(GITHUB, delay_s=30), ROUTED, 10, 20),
+        # GitHub ends what it has not done in 10 s; whatever it does later than that would be done twice
+        Fault("GitHub slower than we wait (9.5 s a call)", _answers(GITHUB, delay_s=9.5), ROUTED, 10, 20),
         Fault("GitHub failing (502)", _answers(GITHUB, status=502), ROUTED, 8, 60, both=True),
         Fault("GitHub asks for time", _answers(GITHUB, retry_after=2), ROUTED, 6, 15),
         Fault("GitHub's answers lost", _answers(EFFECTS, drop=True), ROUTED, 8, 20),
