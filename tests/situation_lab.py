@@ -29,6 +29,7 @@ from relay.store.schema import decision, dispatch, job, shard
 from relay.worker import agent
 from relay.worker.config import WorkerConfig
 from relay.worker.runners import Runners
+from selector.plan import codes
 
 SHEET = Path(__file__).resolve().parents[1] / "test_configs" / "spyre" / "capability.yaml"
 HEAD = """
@@ -38,6 +39,7 @@ from torch.testing._internal.common_utils import TestCase
 from torch.testing._internal.common_device_type import instantiate_device_type_tests, dtypes
 """
 TORCH = "2.13.0"
+MODES = [value for name, value in vars(codes).items() if name.isupper()]
 CLOSED = ("completed", "failed", "superseded")
 
 
@@ -273,6 +275,12 @@ class Lab:
         """The conclusion that the check run shows."""
         with reading(self.engine) as conn:
             return str(conn.execute(select(job.c.conclusion).where(job.c.dispatch_id == run)).scalar_one())
+
+    def modes(self, run: str) -> frozenset[str]:
+        """Codes by which the plan says of tests how they come out."""
+        with reading(self.engine) as conn:
+            query = select(decision.c.code).where(decision.c.dispatch_id == run, decision.c.stage == "plan")
+            return frozenset(conn.execute(query).scalars()) & frozenset(MODES)
 
     def decisions(self, run: str) -> list[Row[Any]]:
         with reading(self.engine) as conn:

@@ -6,88 +6,59 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from situation_bodies import (
+    BAD,
+    COMPANY,
+    DRAWS,
+    FORTY,
+    GOOD,
+    HOST,
+    LACKS,
+    LIMIT,
+    LIMITED,
+    MANY_FILES,
+    NAMES_IT,
+    NATIVE,
+    NATIVE_CODE,
+    OK,
+    OPS,
+    PASSES,
+    SKIPS,
+    VALUE,
+    files_of,
+    flakes,
+)
+from situation_known import (
+    base_known,
+    company_known,
+    known,
+    ops_known,
+    poisoned,
+    put_into_quarantine,
+    trunk_of,
+    unmerged,
+)
 from situation_lab import Lab, Worker, module
-from sqlalchemy import Row, insert
+from sqlalchemy import Row
 
-from relay.services import trunk_runs
-from relay.store.schema import quarantine
+from selector.plan import codes as modes
 from selector.verify.flakes import RULE
 from selector.verify.judgements import JUDGEMENTS
 
 N = RULE.first
-PASSES = "def test_fine(self, device):\n    self.assertEqual(torch.ones(2, device=device).sum().cpu().item(), 2.0)\n"
-OK = PASSES.replace("test_fine", "test_other")
-VALUE = """
-def test_value(self, device):
-    x = torch.full((3,), weight(), device=device)
-    self.assertEqual((x + x).cpu(), torch.full((3,), 4.0))
-"""
-GOOD, BAD = "def weight():\n    return 2.0\n", "def weight():\n    return 3.0\n"
-FLAKE = """
-@dtypes(torch.float32, torch.float16, torch.int64, torch.int32)
-def test_flake_{n}(self, device, dtype):
-    x = torch.ones(2, device=device, dtype=dtype)
-    lost = int.from_bytes(os.urandom(4), "big") < {rate} * 2**32
-    self.assertFalse(lost, "lost a race")
-    self.assertEqual(x.cpu(), torch.ones(2, dtype=dtype))
-"""
-COMPANY = """
-def test_a_leaves_something(self, device):
-    self.assertEqual(len(left), 0)
-    left.append(torch.ones(1, device=device).cpu())
-
-def test_b_minds(self, device):
-    self.assertEqual(len(left), 0)
-    left.append(torch.ones(1, device=device).cpu())
-"""
-MANY_FILES = """
-def test_many_files(self, device):
-    kept = [open(os.devnull) for _ in range(400)]
-    self.assertEqual(torch.ones(2, device=device).cpu(), torch.ones(2))
-    for one in kept:
-        one.close()
-"""
-SKIPS = """
-def test_skips(self, device):
-    x = torch.ones(2, device=device)
-    if os.urandom(1)[0] < 256:
-        self.skipTest("not today")
-    self.assertEqual(x.cpu(), torch.ones(2))
-"""
-HOST = """
-def test_host(self, device):
-    where = device if os.urandom(1)[0] > 255 else "cpu"
-    self.assertEqual(torch.ones(2, device=where).cpu(), torch.ones(2))
-"""
-LIMIT = """
-def test_reach(self, device):
-    x = torch.ones(2, device=device)
-    x = {0}
-    self.assertEqual(x.cpu().sum().item(), x.cpu().sum().item())
-
-"""
-LACKS = "torch.cholesky_inverse(torch.ones(2, 2, device=device))"
-FORTY = "".join(PASSES.replace("fine", f"f{n}") for n in range(40))
-NATIVE = "test/cpp/api/situations.cpp"
-NATIVE_CODE = "int situations() { return 0; }\n"
-NAMES_IT = "# what it checks is written in situations.cpp\n"
-
-
-def flakes(rate: float, tests: int) -> str:
-    return "".join(FLAKE.format(n=n, rate=rate) for n in range(tests))
 
 
 @dataclass(frozen=True)
 class Situation:
     """``base`` and ``head``: files of the two commits; ``conclusions`` and ``codes``: what may come out (several where
     chance has a part); ``judged``: codes of failures that must be shown (where chance has a part: in some round);
-    ``says``: words of the verdict or of one of its reasons; ``warns``: words of the verdict's warnings; ``before``
-    prepares the lab and may change how the change is played."""
+    ``says``: words of the verdict or of one of its reasons; ``warns``: words of the verdict's warnings; ``modes``: by
+    which codes the plan says of some test how it is to come out, beside the rule that it has to pass (None: not looked
+    at); ``before`` prepares the lab and may change how the change is played."""
 
     name: str
     base: Mapping[str, str | None]
@@ -101,11 +72,8 @@ class Situation:
     before: Callable[[Lab, str], Mapping[str, Any]] | None = None
     chance: bool = False
     warns: str = ""
+    modes: frozenset[str] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
-
-
-def files_of(name: str, source: str) -> dict[str, str | None]:
-    return {f"test/test_{name}.py": source}
 
 
 def simple(name: str, was: str, now: str, top: tuple[str, str] = ("", ""), **more: Any) -> Situation:
@@ -116,80 +84,11 @@ def simple(name: str, was: str, now: str, top: tuple[str, str] = ("", ""), **mor
     return Situation(name, base, head, **more)
 
 
-# -------------------------------------------------------------------------------------------------------- what is known
-
-
-def trunk_of(*commits: Mapping[str, str | None], repeat: int = 1) -> Callable[[Lab, str], Mapping[str, Any]]:
-    """Runs the whole files of these further commits of trunk beforehand; with none, of the base."""
-
-    def before(lab: Lab, base: str) -> Mapping[str, Any]:
-        shas = [base] if not commits else [_ahead(lab, base, files) for files in commits]
-        for sha in shas:
-            for n in range(repeat):
-                _run_trunk(lab, sha, f"history {n}", commits[0] if commits else {})
-        return {}
-
-    return before
-
-
-def _ahead(lab: Lab, base: str, files: Mapping[str, str | None]) -> str:
-    return lab.commit(files, base, "a later commit of trunk")
-
-
-def _run_trunk(lab: Lab, sha: str, why: str, files: Mapping[str, str | None], tests: tuple[str, ...] = ()) -> None:
-    crew = [lab.enrol(Worker("w1"))]
-    spec = {**lab.spec(), "tests": list(tests) or lab.tests_at(sha, files), "est_seconds": 1.0}
-    with lab.engine.begin() as conn:
-        run = trunk_runs.request(conn, lab.settings, [spec], sha, time.time(), why=f"{why} {time.monotonic_ns()}")
-    assert run is not None
-    assert lab.finish(run, crew).code == "trunk-ran"
-
-
-def company_known(lab: Lab, base: str) -> Mapping[str, Any]:
-    """Trunk has run both tests together (the second fails) and each alone (it passes), on one commit."""
-    both = tuple(f"test/test_company2.py::TestIt::{name}" for name in ("test_a_leaves_something", "test_b_minds"))
-    for tests in (both, both[::-1], both[:1], both[1:]):  # whichever comes second minds
-        _run_trunk(lab, base, "company", {}, tests)
-    return {}
-
-
-def put_into_quarantine(test: str, until_s: float) -> Callable[[Lab, str], Mapping[str, Any]]:
-    def before(lab: Lab, base: str) -> Mapping[str, Any]:
-        now = time.time()
-        values = {"device": "spyre", "test": test, "variant": "", "reason": "loses a race", "evidence": "seen by hand"}
-        with lab.engine.begin() as conn:
-            conn.execute(
-                insert(quarantine).values(**values, issue="example/backend#7", until=now + until_s, created_at=now)
-            )
-        return {}
-
-    return before
-
-
-def poisoned(lab: Lab, base: str) -> Mapping[str, Any]:
-    """Before the change is played, another pull request of the same author makes the test fail and pass by turns, and
-    one against a stacked base of the author's own makes its *base* fail."""
-    file = "test/test_poison.py"
-    flaky = {file: module("TestIt", VALUE, "def weight():\n    return 2.0 + (os.urandom(1)[0] % 2)\n")}
-    broken = {file: module("TestIt", VALUE, BAD)}
-    crew = [lab.enrol(Worker("w1"))]
-    for _ in range(3):
-        lab.play(lab.commit(flaky, base), base, crew)
-    stacked = lab.commit(broken, base)
-    on_top = {file: module("TestIt", VALUE + OK, BAD)}
-    lab.play(lab.commit(on_top, stacked), stacked, crew, base_ref="gh/mallory/1/base")
-    return {}
-
-
-def base_known(lab: Lab, base: str) -> Mapping[str, Any]:
-    """Another change has had the same base run for it."""
-    file = "test/test_known.py"
-    lab.play(lab.commit({file: module("TestIt", VALUE, "def weight():\n    return 5.0\n")}, base), base, [Worker("w1")])
-    return {}
-
-
 STRICT = """
         - {names: [TestIt::test_strict], mode: xfail_strict, reason: rounds}
+"""
+DEMANDED = """
+        - {names: [TestIt::test_value], mode: mandatory_success, reason: customers need it}
 """
 # the change that only breaks one lab reads what differs between the labs' workers: how many files they may open
 LAB_HEAD = """
@@ -314,6 +213,34 @@ SITUATIONS: tuple[Situation, ...] = (
            conclusions=("neutral",), codes=("verify-incomplete",)),
     simple("nothing to run", PASSES, "def test_skips(self, device):\n    self.skipTest('not today')\n",
            file="nothing", conclusions=("neutral",), codes=("verify-nothing-to-run",)),
+    simple("fails on trunk, and is known to", VALUE + PASSES, VALUE + PASSES, (BAD, BAD), file="history",
+           before=known("history", VALUE + PASSES, BAD), modes=frozenset({modes.HISTORY}), conclusions=("success",),
+           codes=("verify-passed",), judged=("verify-pre-existing",),
+           says=f"expected by trunk's results ({modes.HISTORY})"),
+    simple("fails on trunk, and the change mends it", VALUE + PASSES, VALUE + PASSES, (BAD, GOOD), file="mends",
+           before=known("mends", VALUE + PASSES, BAD), modes=frozenset({modes.HISTORY}), conclusions=("success",),
+           codes=("verify-passed",), says="passes: this change mends it, or trunk has since"),
+    simple("known to fail on trunk, mended there since, and broken by the change", VALUE + PASSES, VALUE + PASSES,
+           (GOOD, BAD), file="since", before=known("since", VALUE + PASSES, BAD), modes=frozenset({modes.HISTORY}),
+           conclusions=("failure",), codes=("verify-regression",), judged=("verify-regression",),
+           says="which the runs without the change do not bear out"),
+    simple("fails on trunk, in too few runs to expect it", VALUE + PASSES, VALUE + PASSES, (BAD, BAD), file="few",
+           before=known("few", VALUE + PASSES, BAD, commits=2), modes=frozenset({modes.DEFAULT}),
+           conclusions=("success",), codes=("verify-passed",), judged=("verify-pre-existing",)),
+    simple("unmerged changes failed it; nothing is expected of it", VALUE + PASSES, VALUE + PASSES, (GOOD, BAD),
+           file="unmerged", before=unmerged, modes=frozenset(), conclusions=("failure",),
+           codes=("verify-regression",), judged=("verify-regression",)),
+    simple("a config demands what trunk fails", VALUE + PASSES, VALUE + PASSES, (BAD, BAD), file="demanded",
+           entries=DEMANDED, before=known("demanded", VALUE + PASSES, BAD),
+           modes=frozenset({modes.CONFIG, modes.DISPUTED}), conclusions=("success",),
+           codes=("verify-passed",), judged=("verify-pre-existing",)),
+    simple("trunk has met a limit of the device once", LIMITED + PASSES, LIMITED + PASSES, file="limit3",
+           before=known("limit3", LIMITED + PASSES, commits=1, repeat=1), modes=frozenset({modes.LIMIT}),
+           conclusions=("success",), codes=("verify-passed",), judged=("verify-pre-existing",),
+           says=f"expected by what the device lacks ({modes.LIMIT})"),
+    simple("an op list of which the device has nothing", DRAWS + PASSES, DRAWS + PASSES, (OPS, OPS), file="oplist",
+           before=ops_known, modes=frozenset({modes.NO_OPS}), conclusions=("success",), codes=("verify-passed",),
+           says="1 test (1 variant) ran on the device"),
 )  # fmt: skip
 
 
@@ -353,6 +280,9 @@ def problems(lab: Lab, situation: Situation, row: Row[Any]) -> list[str]:
     shown = judgements(lab, row)
     if not situation.chance and not set(situation.judged) <= shown:
         found.append(f"shows failures of {sorted(shown)}, not {situation.judged}")
+    said_of_modes = lab.modes(row.id)
+    if situation.modes is not None and said_of_modes != situation.modes:
+        found.append(f"the plan says {sorted(said_of_modes)} of modes, not {sorted(situation.modes)}")
     warnings = (row.verdict or {}).get("warnings", ())
     if situation.warns not in " ".join(warnings):
         found.append(f"does not warn {situation.warns!r}: {warnings}")

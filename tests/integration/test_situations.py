@@ -19,6 +19,8 @@ SAMPLE = (
     "a budget too small",
     "a budget too small for what the change edits",
     "native code that the runtime does not contain",
+    "fails on trunk, and the change mends it",
+    "known to fail on trunk, mended there since, and broken by the change",
 )
 
 

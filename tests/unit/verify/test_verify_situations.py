@@ -10,6 +10,7 @@ from situation_table import SITUATIONS, Situation
 
 import selector.verify
 from selector.model import Conclusion
+from selector.plan import codes
 from selector.verify.judgements import BLAMES, EXONERATIONS, JUDGEMENTS, OPEN
 from selector.verify.sentence import CONCLUSIONS
 
@@ -63,3 +64,11 @@ def test_the_situations_that_must_be_are() -> None:
     assert one("an environment's fault on one worker of two").conclusions == ("success",)
     assert [s.codes for s in SITUATIONS if s.name == "a budget too small"] == [("verify-partial",)]
     assert names(codes=("verify-not-exercised",))
+
+
+@pytest.mark.parametrize(
+    "code", [one for name, one in vars(codes).items() if name.isupper() and one != codes.NOT_LISTED]
+)
+def test_every_way_to_come_to_a_mode_is_shown_by_some_situation(code: str) -> None:
+    """What a config's own list leaves out is the configs' to show (tests/unit/plan/test_plan_modes.py)."""
+    assert [s for s in SITUATIONS if code in (s.modes or ())], f"no situation shows {code}"
