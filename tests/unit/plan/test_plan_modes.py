@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
+from relay.cli.select_text import print_explained, to_value
 from selector.configs import ConfigSource, ReuseConfigs, load_capability, load_configs
-from selector.model import Change, FileChange, Mode, OpEntry, Outcome, RunPlan, TestId, VariantResult
+from selector.model import Change, FileChange, Mode, OpEntry, Outcome, RunPlan, Selection, TestId, VariantResult
 from selector.plan import Budget, History, RelevantTest, WorkerOffer, plan
 from selector.plan.codes import CONFIG, DEFAULT, DISPUTED, HISTORY, LIMIT, NO_OPS, NOT_LISTED
 from selector.plan.proposals import propose
@@ -172,3 +175,22 @@ def test_ops_that_a_config_lists_are_a_persons_word() -> None:
     made, said = planned([], configs(MANDATORY), draws=(LACKING,))
     assert (made.tests[0].mode, made.tests[0].mode_code) == (Mode.MANDATORY_SUCCESS, CONFIG)
     assert "the sheet of toy has none of cholesky_inverse" in said[DISPUTED], "an entry asks for it by name"
+
+
+def test_explain_and_json_say_who_decided_the_mode_and_what_speaks_against_it() -> None:
+    stands = standing(several("failed", ODD))
+    assert stands is not None
+    item = RelevantTest(TEST, ("helper",), 0.5, 1)
+    change = Change("b" * 40, "h" * 40, (FileChange("test/test_x.py", "modified", old=b"", new=b"x"),))
+    offers = [WorkerOffer("2.13.0", ("tests-only",))]
+    counts = dict.fromkeys(("files", "impacted", "tests", "relevant", "planned", "est_variants", "left_out"), 1)
+    for given, words in (
+        (configs(), ["xfail (plan-mode-history)", "every variant fails in the newest 6 runs"]),
+        (configs(MANDATORY), ["mandatory_success (plan-mode-config)", "x.yaml:6 says mandatory_success, which holds"]),
+    ):
+        made, decisions = plan([item], change, SHEET, given, offers, Budget(600), History(trunk={TEST: stands}))
+        selection = Selection(change, made, decisions, counts)
+        out = StringIO()
+        print_explained(selection, Console(file=out, width=200))
+        assert [word for word in words if word not in out.getvalue()] == []
+        assert to_value(selection)["tests"][0]["mode_code"] == made.tests[0].mode_code
