@@ -48,9 +48,9 @@ def main() -> int:
         else:
             chosen = rounds.sample(args.database, args.seed, args.faults, args.only)
             played = rounds.play(folder, args.database, args.seed, chosen, args.long)
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps([one.as_map() for one in played], indent=1))
+        if args.json:
+            args.json.parent.mkdir(parents=True, exist_ok=True)
+            args.json.write_text(json.dumps([one.as_map() for one in played], indent=1))
     return 1 if any(not one.good for one in played) else 2 if any(one.untried for one in played) else 0
 
 

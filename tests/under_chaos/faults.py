@@ -24,7 +24,7 @@ LEASED = (
     "select 1 from shard s join dispatch d on d.id = s.dispatch_id where s.state = 'leased' and d.delivery_id = :guid"
 )
 RESULTS = "select 1 from result r join dispatch d on d.id = r.dispatch_id where d.delivery_id = :guid"
-ON_THE_BASE = LEASED.replace("s.state = 'leased'", "s.side = 'base'")
+CONFIRMING = LEASED.replace("s.state = 'leased'", "s.side <> 'head'")
 ROUTED = "select 1 from dispatch where delivery_id = :guid"
 NO_NAMESPACES = "namespaces"
 NO_CLOCK = "clock"
@@ -229,7 +229,7 @@ FAULTS = (
         Fault("router and sender killed", _kill("relay"), ROUTED, both=True),
         Fault("selector killed", _kill("select"), SELECTING, both=True),
         Fault("worker killed", _kill("near"), RESULTS),
-        Fault("worker killed while it runs the base", _kill("near", "lab"), ON_THE_BASE),
+        Fault("both workers killed while failures are confirmed", _kill("near", "lab"), CONFIRMING),
         Fault("test runner killed", _kill_runner, RESULTS, both=True),
         Fault("supervisor and all its processes killed", _kill("up"), RESULTS, both=True),
     ),

@@ -85,8 +85,9 @@ class RelayUnderChaos:
         self.clock = Clock(self.folder)
         if spaces.inside():
             spaces.loopback()
-            spaces.small_disk(self.artifacts, "8m")
-            spaces.small_disk(self.disk, "400m")
+            for folder, size in ((self.artifacts, "8m"), (self.disk, "400m")):
+                spaces.small_disk(folder, size)
+                stack.callback(spaces.remove_disk, folder)
         if self.database == "postgresql":
             url, broker = self._servers(stack)
         else:

@@ -54,6 +54,11 @@ def small_disk(folder: Path, size: str) -> None:
     _run("mount", "-t", "tmpfs", "-o", f"size={size},mode=777", "none", str(folder))
 
 
+def remove_disk(folder: Path) -> None:
+    """Takes a disk away, whoever still has a file of it open."""
+    _run("umount", "--lazy", str(folder))
+
+
 def fill(folder: Path) -> Path:
     """Takes all the room that is left; -> the file to remove."""
     ballast = folder / "ballast"
