@@ -43,6 +43,7 @@ class Excluded:
 
 CODES: dict[str, str] = {
     "two-modes": "the configs give the test two modes",
+    "skip-without-reason": "a skip without a comment: it does not say whether the test engages the device",
     "environment-fault": "an xfail that blames the environment of the run, not the device",
     "comment-against-mode": "the comment speaks for another mode than the entry has",
     "kernels-against-decision": "trusted runs counted kernels where none were to be, or none in a test that passed",
@@ -68,6 +69,8 @@ class Exclusions:
         counted = self._engaged.get(test)
         if counted is not None and counted.engages is not None and counted.engages is not decided.engages:
             return Excluded("kernels-against-decision", str(counted))
+        if decided.mode is Mode.SKIP and not decided.comment:
+            return Excluded("skip-without-reason", f"{decided.config}:{decided.line} has no comment")
         fault = _FAULT.search(decided.comment) if decided.mode in (Mode.XFAIL, Mode.XFAIL_STRICT) else None
         if fault is not None:
             return Excluded("environment-fault", f"the comment says {fault[0]!r}")

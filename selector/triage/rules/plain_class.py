@@ -7,13 +7,19 @@ from selector.triage.backends import category_of
 from selector.triage.features import GPU
 from selector.triage.subject import Opinion, Ruling, Subject
 
-CODES = ("no-device", "plain-other-device", "plain-device", "mixin", "imported-elsewhere")
+CODES = ("no-device", "plain-other-device", "plain-device", "mixin", "template", "imported-elsewhere")
 
 
 def judge(subject: Subject) -> Opinion | None:
     line = subject.cls.line
-    roots = subject.inventory.reach(subject.id.file).foreign_bases(subject.cls.name)
+    roots = _roots(subject)
     if not any(base.endswith(("TestCase", "Test", "TestBase")) for base in roots):
+        if not set(roots) - {"object"} and _taken_over(subject):
+            fact = subject.place(
+                "class", f"{subject.cls.name} is no test case, and other classes take its tests over", line
+            )
+            reason = "no runner collects it by itself: what it holds runs in the classes that take it over"
+            return Opinion(Ruling.IRRELEVANT, None, "template", reason, (fact,), 0.95)
         fact = subject.place("class", f"{subject.cls.name} derives from {', '.join(roots) or 'nothing'}", line)
         reason = "its class is no test case by itself: others may mix it in"
         return Opinion(Ruling.ASK, None, "mixin", reason, (fact,), 0.4)
@@ -35,6 +41,23 @@ def judge(subject: Subject) -> Opinion | None:
     fact = subject.place("class", f"{made}, and nothing in its reach names a device", line)
     reason = "no device comes into it: it computes on the CPU or not at all"
     return Opinion(Ruling.IRRELEVANT, None, "no-device", reason, (fact,), 0.95)
+
+
+def _roots(subject: Subject) -> tuple[str, ...]:
+    """Dotted names of what the class derives from outside of its file; of a class that code makes, of what it is made
+    of."""
+    inventory, test = subject.inventory, subject.id
+    known = inventory.known(test.file).get(test)
+    if known is not None and known.how == "made" and test.cls not in inventory.files[test.file].classes:
+        cls = known.origin.key.rpartition(".")[0]
+        return inventory.reach(known.origin.path).foreign_bases(cls) if cls else ()
+    return inventory.reach(test.file).foreign_bases(subject.cls.name)
+
+
+def _taken_over(subject: Subject) -> bool:
+    """Whether the test runs in other classes, which inherit it or are made of it."""
+    known = subject.inventory.known(subject.id.file).get(subject.id)
+    return known is not None and known.how == "written" and bool(subject.inventory.derived(*known.origin))
 
 
 def _parametrised(subject: Subject) -> bool:

@@ -190,6 +190,9 @@ EXCLUDED = [
         "comment-against-mode",
         "xfail",
     ),
+    (replace(PLAIN, mode=Mode.SKIP, comment=""), None, "skip-without-reason", "has no comment"),
+    (replace(PLAIN, mode=Mode.SKIP, comment=""), Engagement(2, 2, 0, 9), "skip-without-reason", "has no comment"),
+    (replace(PLAIN, comment=""), None, None, ""),  # of an xfail the mode itself says that it runs
     (PLAIN, Engagement(2, 2, 0, 0), "kernels-against-decision", "0 kernels in 2 variants"),
     (PLAIN, Engagement(2, 2, 0, 9), None, ""),
     (PLAIN, Engagement(2, 0, 0, 0), None, ""),
@@ -224,10 +227,11 @@ def test_a_test_with_two_modes_is_excluded_wherever_it_stands() -> None:
 
 def test_an_exclusion_does_not_ask_what_triage_says() -> None:
     measured = measure(CONFIG.replace("# no such op", "# tool not found"))
-    (row,) = [row for row in measured.rows if row.excluded]
-    assert row.agrees
-    assert measured.exclusions["environment-fault"] == (1, 0)
-    assert measured.counted["all"].rows == measured.raw["all"].rows - 1
+    excluded = {row.excluded.code: row for row in measured.rows if row.excluded}
+    assert sorted(excluded) == ["environment-fault", "skip-without-reason"]
+    assert all(row.agrees for row in excluded.values())
+    assert measured.exclusions["environment-fault"] == measured.exclusions["skip-without-reason"] == (1, 0)
+    assert measured.counted["all"].rows == measured.raw["all"].rows - 2
 
 
 # --------------------------------------------------------------------------------------------------------- the measure

@@ -153,6 +153,48 @@ def test_a_class_that_another_file_imports_is_kept() -> None:
     assert only(sort(found)).code == "imported-elsewhere"
 
 
+@pytest.mark.parametrize(
+    ("users", "verdict", "code"),
+    [
+        ("class TestX(Template, TestCase): pass\n", "irrelevant", "template"),
+        ("", "relevant", "mixin"),  # nobody is seen to take it over
+    ],
+)
+def test_what_other_classes_take_over_runs_in_them(users: str, verdict: str, code: str) -> None:
+    found = inventory(f"class Template:\n    def test_a(self): work()\n\n{users}")
+    decisions = {d.subject.split("::")[1]: d for d in sort(found).decisions}
+    assert (decisions["Template"].verdict, decisions["Template"].code) == (verdict, code)
+    assert "TestX" not in decisions or decisions["TestX"].code == "no-device", "the class that runs it is judged"
+
+
+@pytest.mark.parametrize(
+    ("body", "base", "verdict", "code"),
+    [
+        ("work()", "TestCase", "irrelevant", "no-device"),
+        ("x.cuda()", "TestCase", "irrelevant", "plain-other-device"),
+        ("x.to(torch.accelerator.current_accelerator())", "TestCase", "relevant", "plain-device"),
+        ("work()", "somewhere.Unknown", "relevant", "mixin"),
+    ],
+)
+def test_a_class_that_code_makes_is_judged_as_what_it_is_made_of(body: str, base: str, verdict: str, code: str) -> None:
+    origin = f"class MiscTests({base}):\n    def test_a(self): {body}\n"
+    made = """
+        from test_misc import MiscTests
+
+        def make(cls):
+            made = type(f"Dynamic{cls.__name__}", (cls,), {})
+            for name in list(cls.__dict__):
+                if name.startswith("test_"):
+                    setattr(made, f"{name}_dynamic", getattr(cls, name))
+            globals()[made.__name__] = made
+
+        make(MiscTests)
+    """
+    found = inventory(made, test_misc=origin)
+    decisions = {d.subject.split("::")[-1]: (d.verdict, d.code) for d in sort(found).decisions}
+    assert decisions["test_a_dynamic"] == (verdict, code)
+
+
 def test_the_folder_of_distributed_tests() -> None:
     path = "test/distributed/test_c10d.py"
     found = inventory(body_of(args="self"), path=path)
