@@ -149,9 +149,16 @@ def run(settings: Settings, stop: threading.Event) -> None:
 
 
 def _repeat(engine: Engine, found: list[Chore], stop: threading.Event) -> None:
+    asks = any(chore.name == reconciling.CHORE for chore in found)
+    away = False
     while not stop.wait(TICK_S):
         try:
+            if away and asks:
+                # a look that was claimed when the database went is not due again for minutes
+                reconciling.ask_soon(engine, time.time())
+            away = False
             step(engine, found, time.time())
         except DBAPIError as exc:
+            away = True
             log.warning("database does not answer", error=str(exc.orig))
             stop.wait(5.0)
