@@ -75,6 +75,10 @@ class Settings(BaseSettings):
         None,
         description="JSON of which test files were measured to run which sources; a weak hint for selecting.",
     )
+    test_times: Path | None = Field(
+        None,
+        description="JSON of what test files take elsewhere, as upstream publishes; for files without a history here.",
+    )
     replay_reports: Path | None = Field(
         None, description="JSON of what replay says of rankers, rules and models on trial (docs/plan.md)."
     )

@@ -30,6 +30,7 @@ from selector.plan.planner import OVER_BUDGET, rank
 from selector.plan.ranking import Ranker
 from selector.plan.shadow import orders
 from selector.plan.suspected import Joined, join
+from selector.plan.times import TestTimes
 from selector.triage import Triage, triage
 from selector.triage.engagement import Uses
 from selector.triage.environment import Lifts
@@ -44,7 +45,8 @@ class SelectionRequest:
     ``engaged_before``: kernels that trusted runs counted, by test; ``hints``: what was measured elsewhere; ``shelf``:
     keeps the inventory for the next selection of this process; ``models``: agents on trial, whose answers nobody acts
     on; ``suspect_room_s``: seconds of each worker for tests that the agent suspects, beside the budget; ``rankers``:
-    orders on trial beside the built-in ones; ``clock``: seconds, for the timings only."""
+    orders on trial beside the built-in ones; ``times``: of test files elsewhere, where the history knows none;
+    ``clock``: seconds, for the timings only."""
 
     base: Tree
     head: Tree
@@ -57,6 +59,7 @@ class SelectionRequest:
     cache: InventoryCache | None = None
     engaged_before: Mapping[TestId, int] = field(default_factory=dict)
     history: History | None = None
+    times: TestTimes | None = None
     agent: Agent = field(default_factory=RulesAgent)
     models: Sequence[Agent] = ()
     suspect_room_s: float = 0.0
@@ -77,6 +80,11 @@ def select(request: SelectionRequest) -> Selection:
     emptied = not has_tests(request.head) and has_tests(request.base)
     inventory = Inventory({}, {}) if emptied else _taken(request)
     known = now()
+    if request.times is not None:
+        history = request.times.beside(
+            request.history, lambda file: sum(1 for _ in inventory.tests(file)) if file in inventory.files else 0
+        )
+        request = replace(request, history=history)
     found = discover(
         request.base, request.head, request.change, request.opdb, request.cache, inventory, hints=request.hints
     )

@@ -37,6 +37,7 @@ from selector.pipeline import select as run_selector
 from selector.plan.learned import NAME, read_ranker
 from selector.plan.model import Budget, WorkerOffer
 from selector.plan.ranking import Ranker
+from selector.plan.times import TestTimes
 
 log = structlog.get_logger(__name__)
 CLAIM_S = 10.0
@@ -118,6 +119,7 @@ def _select(engine: Engine, settings: Settings, run: Row[Any], claim: str) -> No
                 cache=caches.cache(settings, "inventory"),
                 engaged_before=learned.kernels,
                 history=learned.history,
+                times=_times(settings),
                 hints=Hints(_links(settings), _failures(engine, run.device or settings.device, change, now)),
                 shelf=_SHELF,
                 agent=asked.agent,
@@ -162,6 +164,17 @@ def _failures(engine: Engine, device: str, change: Change, now: float) -> tuple[
     paths = {path for file in change.files for path in (file.path, file.old_path) if path}
     with reading(engine) as conn:
         return bisections.broken_by_paths(conn, device, paths, now - HISTORY_S, SEARCHES)
+
+
+def _times(settings: Settings) -> TestTimes | None:
+    """The operator's table. A wrong one is said in the log and left out: no run must end for a prediction."""
+    if settings.test_times is None:
+        return None
+    try:
+        return TestTimes.from_json(settings.test_times.read_bytes())
+    except (OSError, SelectorError) as exc:
+        log.warning("test times not used", path=str(settings.test_times), error=str(exc))
+        return None
 
 
 def _store(

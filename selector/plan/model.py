@@ -54,10 +54,12 @@ class Budget:
 class History:
     """What trusted runs showed: mean seconds per variant, by test and by file; ``touched``: whether the test ran a
     kernel on the device, of those whose kernels were counted; ``broke``: (times that it began to fail, runs);
-    ``trunk``: how those tests stand that did not simply pass."""
+    ``trunk``: how those tests stand that did not simply pass; ``recorded``: seconds of a file's mean test elsewhere
+    (:mod:`selector.plan.times`), for files of which they showed nothing."""
 
     variant_seconds: Mapping[TestId, float] = field(default_factory=dict)
     file_variant_seconds: Mapping[str, float] = field(default_factory=dict)
     touched: Mapping[TestId, bool] = field(default_factory=dict)
     broke: Mapping[TestId, tuple[int, int]] = field(default_factory=dict)
     trunk: Mapping[TestId, Standing] = field(default_factory=dict)
+    recorded: Mapping[str, float] = field(default_factory=dict)

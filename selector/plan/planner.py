@@ -158,8 +158,11 @@ def _seconds(item: RelevantTest, history: History) -> float:
     count = max(item.est_variants, 1)
     if item.test in history.variant_seconds:
         return count * (history.variant_seconds[item.test] or VARIANT_SECONDS)
-    each = history.file_variant_seconds.get(item.test.file) or VARIANT_SECONDS
-    return count * each * (SLOW_FACTOR if item.slow else 1.0)
+    slow = SLOW_FACTOR if item.slow else 1.0
+    each = history.file_variant_seconds.get(item.test.file)
+    if not each and item.test.file in history.recorded:
+        return history.recorded[item.test.file] * slow
+    return count * (each or VARIANT_SECONDS) * slow
 
 
 def _skipped(test: TestId, rule: VariantRule, covered: bool, capability: Capability) -> Decision:
