@@ -34,8 +34,8 @@ def claim(
     now: float,
     told_at: str | None = None,
 ) -> bool:
-    """Stores a wanted delivery (``body`` as ``pack`` made it), due for routing; ``told_at``: GitHub's own time of what it
-    tells (ISO 8601). False: its id was claimed before."""
+    """Stores a wanted delivery (``body`` as ``pack`` made it), due for routing; ``told_at``: GitHub's own time of what
+    it tells (ISO 8601). False: its id was claimed before."""
     came = {"id": delivery_id, "event": event, "action": action, "repo": repo, "received_at": now, "attempts": 0}
     return insert_once(conn, delivery, {**came, "told_at": told_at, "state": "received", "body": body, "due_at": now})
 

@@ -1,5 +1,5 @@
-"""GitHub and the dashboard away for a while, or answering what is not theirs: nothing is believed that they did not say,
-and when they are back everything goes at once."""
+"""GitHub and the dashboard away for a while, or answering what is not theirs: nothing is believed that they did not
+say, and when they are back everything goes at once."""
 
 from __future__ import annotations
 
