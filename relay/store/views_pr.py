@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, func, select
@@ -16,6 +17,8 @@ DISPATCHES_SHOWN = 100
 GROUPS_SHOWN = 5
 """Groups of failures a backend; the run's page has them all."""
 TESTS_SHOWN = 5
+OTHERS = 12
+"""Runs of a backend on other changes that are looked at, for whether it fails anyway."""
 
 
 def pull_request(conn: Connection, number: int, *, upstream: str | None, now: float, base_url: str) -> dict[str, Any]:
@@ -78,6 +81,7 @@ def pull_request(conn: Connection, number: int, *, upstream: str | None, now: fl
             }
             for row in rows
         ],
+        "others": _others(conn, [row for row in rows if row.conclusion == "failure"], number),
         "older": list(commits.values()),
     }
 
@@ -107,4 +111,30 @@ def _base(conn: Connection, ids: list[str]) -> dict[str, dict[str, int]]:
     )
     for row in rows:
         found[row.dispatch_id][row.outcome] = row.n
+    return found
+
+
+def _others(conn: Connection, failed: Sequence[Any], number: int) -> dict[str, list[dict[str, Any]]]:
+    """dispatch id -> the newest runs of its downstream before it on other changes, the oldest first: whether that fails
+    anyway. The relay's own workers run failures on the base commit, which says it better."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in failed:
+        if row.executor == "workers":
+            continue
+        before = conn.execute(
+            select(
+                dispatch.c.conclusion.label("word"),
+                dispatch.c.pr_number.label("pr"),
+                dispatch.c.created_at.label("at"),
+            )
+            .where(
+                dispatch.c.downstream_key == row.downstream.casefold(),
+                dispatch.c.created_at < row.created_at,
+                dispatch.c.conclusion.in_(("success", "failure")),
+                dispatch.c.pr_number.is_distinct_from(number),
+            )
+            .order_by(dispatch.c.created_at.desc())
+            .limit(OTHERS)
+        ).all()
+        found[row.id] = [{"word": one.word, "pr": one.pr, "at": one.at} for one in reversed(before)]
     return found

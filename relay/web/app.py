@@ -83,7 +83,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(backends.router)
     app.include_router(agents.router)
     mount_static(app)
-    modules = (pages, pages_run, pages_search, pages_config, pages_operate, backends, upgrade, agents)
+    modules = (pages, pages_run, pages_log, pages_search, pages_config, pages_operate, backends, upgrade, agents)
     describe(app, [route for module in modules for route in module.router.routes if isinstance(route, APIRoute)])
     return app
 

@@ -14,6 +14,7 @@ from relay.store.db import reading
 from relay.web.hud import DAY_S, Days, Event
 from relay.web.page_route import PageRoute
 from relay.web.pages_render import render
+from relay.web.pages_streak import failing_since
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Map = dict[str, Any]
@@ -58,6 +59,8 @@ def _summary(request: Request, days: int, event: str | None) -> Map:
     for one in backends:
         key = one["repo"].casefold()
         one["standing"], one["marks"] = standings.get(key), marks.get(key, [])
+        one["streak"] = failing_since(one["marks"])
+    backends.sort(key=lambda one: -one["streak"]["runs"] if one["streak"] and one["streak"]["runs"] > 1 else 0)
     return {"now": now, "days": days, "event": event, "newest": views_backends.NEWEST, "backends": backends}
 
 

@@ -20,6 +20,7 @@ from relay.web.page_route import PageRoute
 from relay.web.pages_gantt import seconds_left
 from relay.web.pages_render import render
 from relay.web.pages_stages import progress
+from relay.web.pages_streak import failing_since
 from relay.web.pages_text import (
     bad_first,
     iso,
@@ -46,6 +47,8 @@ def status_data(request: Request) -> Map:
         found = views.status(conn, now=now, base_url=settings.url)
     for run in found["runs"]:
         run["sentence"] = run_sentence(run, run["counts"], [])
+    for backend in found["backends"]:
+        backend["streak"] = failing_since(backend["marks"])
     health = pages_health.parts(
         found,
         hud=bool(settings.hud_url),
@@ -99,8 +102,10 @@ def pr_data(request: Request, number: str, upstream: str | None) -> Map:
     now = found["now"]
     for dispatch in found["dispatches"]:
         dispatch["sentence"] = run_sentence(dispatch, dispatch["counts"], dispatch["jobs"])
+        dispatch["streak"] = failing_since(found["others"].get(dispatch["id"], []))
         dispatch["progress"] = progress(dispatch["shards"])
         dispatch["left_s"] = seconds_left(dispatch, dispatch["shards"], dispatch["progress"], now)
+    del found["others"]
     found["dispatches"] = bad_first(found["dispatches"])
     return {"sentence": pr_sentence(found["dispatches"]), **found}
 

@@ -20,6 +20,7 @@ from relay.web.pages_stages import progress, shard_progress, stages
 from relay.web.pages_text import run_sentence
 
 Map = dict[str, Any]
+DAY_S = 86400.0
 LOG_SHOWN = 8000
 """Characters of the end of a log that a page carries."""
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -85,4 +86,15 @@ def run_json(request: Request, id: str, query: Annotated[RunQuery, Depends()]) -
 def run_page(request: Request, id: str, query: Annotated[RunQuery, Depends()]) -> str:
     data = run_data(request, id, query)
     title = f"{data['run']['downstream']} · run {id[:8]}"
-    return render(request, "run.html", page_title=title, twin=f"/run/{id}.json", query=query.given(), **data)
+    days: float = request.app.state.settings.keep_details_days
+    kept = f"{days:g} day{'' if days == 1 else 's'}" if _tidied(data, days) else None
+    look = {"twin": f"/run/{id}.json", "query": query.given(), "tidied": kept}
+    return render(request, "run.html", page_title=title, **look, **data)
+
+
+def _tidied(data: Map, days: float) -> bool:
+    """Whether what the run did was kept for ``days`` and is gone: its page is not to look as if it had done nothing."""
+    run = data["run"]
+    ended = run["closed_at"]
+    old = ended is not None and ended < data["now"] - days * DAY_S
+    return old and run["executor"] == "workers" and run["started_at"] is not None and data["plan"] is None

@@ -145,16 +145,21 @@ def metered(meter: Map) -> str:
 
 
 def ago(then: float, now: float) -> str:
+    """``3 min ago``; ``in 3 h`` of what is more than a minute ahead (a little is two clocks that differ)."""
+    if then - now > 60:
+        return f"in {_about(then - now)}"
     seconds = max(0.0, now - then)
-    if seconds < 2:
-        return "just now"
+    return "just now" if seconds < 2 else f"{_about(seconds)} ago"
+
+
+def _about(seconds: float) -> str:
     if seconds < 120:
-        return f"{seconds:.0f} s ago"
+        return f"{seconds:.0f} s"
     if seconds < 7200:
-        return f"{seconds / 60:.0f} min ago"
+        return f"{seconds / 60:.0f} min"
     if seconds < 48 * 3600:
-        return f"{seconds / 3600:.0f} h ago"
-    return f"{seconds / 86400:.0f} days ago"
+        return f"{seconds / 3600:.0f} h"
+    return f"{seconds / 86400:.0f} days"
 
 
 def stamp(seconds: float) -> str:
@@ -308,7 +313,9 @@ def status_sentence(status: Map) -> str:
 def recall_sentence(recall: Map) -> str:
     """Of all tests that changes broke, how many were selected; with the interval."""
     if recall["estimate"] is None:
-        return f"Recall is not known: {recall['runs']} exploring runs, and nothing broke in them"
+        runs = recall["runs"]
+        why = f"nothing broke in {plural(runs, 'exploring run')}" if runs else "no run has explored yet"
+        return f"Recall is not known: {why}"
     low, high = recall["low"], recall["high"]
     return (
         f"Selection finds {recall['estimate']:.1%} of the tests that changes break "

@@ -8,6 +8,7 @@ from night_trunk import Trunk, enrol, look, make_settings, work
 
 from relay.services import allowlists
 from relay.web.app import create_app
+from relay.web.twins.upgrade import UpgradePair
 
 
 @pytest.fixture
@@ -59,6 +60,7 @@ def test_the_list_has_the_trend(client, nights):
 def test_a_pair_shows_counts_progress_and_reasons(client, nights):
     first, second, third = nights
     value = client.get(f"/upgrade/{first}..{second}.json").json()
+    UpgradePair.model_validate(value)
     assert value["report"]["kinds"]["body"] == 1
     assert value["progress"] == {"evaluate": 1, "relevant": 1, "planned": 1, "evaluated": 1, "left": 0}
     assert [point["left"] for point in value["burn_down"]] == [1, 0]
@@ -94,6 +96,7 @@ def test_filters_and_their_bounds(client, nights):
 
 def test_two_nights_that_are_not_neighbours_are_put_together(client):
     value = client.get("/upgrade/2026-11-01..2026-11-03.json").json()
+    UpgradePair.model_validate(value)
     found = {c["test"].rpartition("::")[2]: c["kind"] for c in value["changes"]}
     assert found == {"test_old": "body", "test_another": "renamed", "test_new": "new"}
     assert value["report"]["total"] == {"from": 2, "to": 3}

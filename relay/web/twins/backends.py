@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from relay.web.twins.parts import At, Loose, Mark, Part, Standing, Tally
+from relay.web.twins.parts import At, Loose, Mark, Part, Standing, Streak, Tally
 
 
 class Spark(Part):
@@ -27,6 +27,7 @@ class BackendRow(Part):
     mean_queue_s: float | None
     standing: Standing | None
     marks: list[Mark]
+    streak: Streak | None
 
 
 class Backends(Part):

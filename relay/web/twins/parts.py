@@ -159,6 +159,15 @@ class Mark(Part):
     at: At
 
 
+class Streak(Part):
+    """Runs of a backend that failed in a row, up to now."""
+
+    runs: int
+    at: Annotated[float, Field(description="When the first of them was asked for.")]
+    pulls: Annotated[int, Field(description="Of so many pull requests.")]
+    more: Annotated[bool, Field(description="There may be older ones: no known run ended otherwise.")]
+
+
 class Measured(Part):
     """Two weeks of a backend, against what the next level asks (docs/levels.md)."""
 

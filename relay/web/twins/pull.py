@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from relay.web.twins.parts import At, Brief, Counts, Job, Left, Part, Progress, Shard, Tally
+from relay.web.twins.parts import At, Brief, Counts, Job, Left, Part, Progress, Shard, Streak, Tally
 
 
 class Key(Part):
@@ -44,6 +44,10 @@ class PullRun(Brief):
     jobs: list[Job]
     failures: PullCauses
     base: Tally
+    streak: Annotated[
+        Streak | None,
+        Field(description="Failures in a row of this backend before this run, on other pull requests."),
+    ]
     sentence: str
     progress: Progress | None
     left_s: Left

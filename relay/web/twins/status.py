@@ -17,6 +17,7 @@ from relay.web.twins.parts import (
     Part,
     Queue,
     Seconds,
+    Streak,
     Tally,
     Worker,
 )
@@ -35,6 +36,7 @@ class Backend(Part):
     conclusions: Tally
     last: Brief | None
     marks: list[Mark]
+    streak: Streak | None
 
 
 class OpenRun(Brief):

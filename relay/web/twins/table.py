@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from relay.web.twins import backends, one_test, operate, pull, quality, run, status
+from relay.web.twins import backends, log, one_test, operate, pull, quality, run, status, upgrade
 from relay.web.twins.parts import Part
 
 EXAMPLES = Path(__file__).with_name("examples.json")
@@ -25,6 +25,8 @@ TWINS: dict[str, type[Part]] = {
     "/test/{test:path}.json": one_test.Test,
     "/quality.json": quality.Quality,
     "/upgrade.json": quality.Upgrades,
+    "/upgrade/{pair:path}.json": upgrade.UpgradePair,
+    "/run/{id}/log/{shard}.json": log.LogWindow,
     "/queues.json": operate.Queues,
     "/config.json": operate.Config,
     "/outbox.json": operate.Outbox,
@@ -33,8 +35,6 @@ TWINS: dict[str, type[Part]] = {
     "/search.json": operate.Search,
 }
 OTHERS = {
-    "/upgrade/{pair:path}.json": "the report of `relay upgrade` (docs/upgrade.md)",
-    "/run/{id}/log/{shard}.json": "a window of a shard's log",
     "/run/{id}/ctrf.json": "a download in the Common Test Report Format, which has a schema of its own",
 }
 """Addresses that end like a twin and are described elsewhere."""

@@ -15,6 +15,7 @@ from relay.errors import BadRequest, Conflict, LeaseLost, NotFound
 from relay.services import printing
 from relay.store import shard_logs, shards
 from relay.store.db import reading
+from relay.web.twins.log import LogWindow
 
 LOGIT = "test/test_ops.py::TestCommon::test_out"
 
@@ -94,6 +95,7 @@ def test_the_viewer_opens_at_the_first_failure_and_leads_to_the_others(client: A
     assert "line 19999 of some noise" in page, "what was printed before is there too"
     assert "line 5 of some noise" not in page
     twin = client.get(f"/run/{run}/log/{shard}.json?at={second}").json()
+    LogWindow.model_validate(twin)
     assert [f["begin"] for f in twin["failures"]] == [first, second]
     assert twin["lines"][-1]["text"] == "the cause"
     whole = client.get(f"/run/{run}/log/{shard}.txt")
@@ -129,6 +131,7 @@ def test_a_log_of_100_mb_costs_two_or_three_pieces(client: Any, world: Any, leas
     for at in (0, 50_000_000, 100_000_000):
         read.clear()
         twin = client.get(f"/run/{run}/log/{shard}.json?at={at}").json()
+        LogWindow.model_validate(twin)
         assert twin["size"] == 100_000_000
         assert len(read) <= 2
         assert len(twin["lines"]) > 80

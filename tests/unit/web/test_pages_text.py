@@ -41,7 +41,7 @@ def test_what_the_device_counted() -> None:
     ("then", "said"),
     [
         (100, "just now"), (105, "just now"), (58, "42 s ago"), (-1000, "18 min ago"), (-20_000, "6 h ago"),
-        (-300_000, "3 days ago"),
+        (-300_000, "3 days ago"), (140, "just now"), (190, "in 90 s"), (100_000, "in 28 h"),
     ],
 )  # fmt: skip
 def test_a_time_reads_as_its_distance_and_a_clock_ahead_of_ours_is_now(then: float, said: str) -> None:
