@@ -7,15 +7,32 @@ import signal
 import time
 import urllib.request
 
+import page_browser
+import page_tour
 import pytest
 from demo_run import DemoRun
 
-pytestmark = [pytest.mark.demo, pytest.mark.torch, pytest.mark.broker]
+pytestmark = [pytest.mark.demo, pytest.mark.torch, pytest.mark.broker, pytest.mark.browser]
 
 
 def page(url):
     with urllib.request.urlopen(url, timeout=5) as answer:
         return answer.read()
+
+
+def walk_the_pages(folder, tmp_path):
+    """What the demo left answers each of the four users; tests/bench/tour.py keeps the pictures."""
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    database, artifacts, allowlist = page_tour.of_demo(folder, copy)
+    place = page_tour.place(database)
+    with page_tour.site(copy, database, artifacts, allowlist) as url, page_browser.chromium() as browser:
+        for walk in page_tour.WALKS.values():
+            with page_browser.watched(browser, wait_s=30, missing="/run/0000") as page:
+                tour = page_tour.Tour(page, url, place)
+                walk(tour)
+            assert tour.views >= 3
+            assert tour.faults == []
 
 
 def test_three_deliveries_make_one_run_each_and_a_second_play_shows_its_page(tmp_path):
@@ -31,6 +48,7 @@ def test_three_deliveries_make_one_run_each_and_a_second_play_shows_its_page(tmp
     ]
     assert first.rows("select json_extract(runtime, '$.kind') from plan") == [("overlay",)]
     assert first.rows("select count(*) > 0 from result where side = 'head' and kernels > 0") == [(1,)]
+    walk_the_pages(folder, tmp_path)
     (folder / "up.json").unlink()
     second = DemoRun(folder)
     try:

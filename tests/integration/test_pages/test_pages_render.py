@@ -406,3 +406,29 @@ def test_a_run_of_many_results_reads_only_what_it_shows(client: Any, world: Any)
     assert len(answer.content) < 150_000
     assert len(fetched) < 25, "the number of queries must not grow with the run"
     assert "yyyy" in answer.text, "the end of the failure's log"
+
+
+def test_a_pull_request_is_told_when_the_backend_fails_on_others_too(client: Any, world: Any) -> None:
+    own_ci = {"downstream": "acme/accelerator", "executor": "github", "device": None, "level": "L2"}
+    for n, word in enumerate(("success", "failure", "failure"), 1):
+        world.dispatch("completed", pr_number=n, head_sha=f"{n:040x}", conclusion=word, closed_at=world.now,
+                       created_at=world.now - 9000 + n, **own_ci)  # fmt: skip
+    mine = world.dispatch("completed", conclusion="failure", closed_at=world.now, **own_ci)
+    page = client.get("/pr/171234").text
+    assert "It may not be this change" in page
+    assert "each of the 2 changes before this one" in page
+    [told] = client.get("/pr/171234.json").json()["dispatches"]
+    assert (told["id"], told["streak"]["runs"], told["streak"]["more"]) == (mine, 2, False)
+    assert "3 in a row" in client.get("/crcr").text or "3 in a row" in client.get("/").text
+    world.dispatch("completed", pr_number=9, head_sha="9" * 40, conclusion="success", closed_at=world.now,
+                   created_at=world.now - 8000, **own_ci)  # fmt: skip
+    assert "It may not be this change" not in client.get("/pr/171234").text
+
+
+def test_a_run_whose_details_were_tidied_away_says_so(client: Any, world: Any) -> None:
+    day = 86400
+    old = {"started_at": world.now - 50 * day, "created_at": world.now - 50 * day, "conclusion": "success"}
+    gone = world.dispatch("completed", closed_at=world.now - 46 * day, **old)
+    young = world.dispatch("completed", pr_number=2, closed_at=world.now - 44 * day, **old)
+    assert "the relay keeps that for 45 days" in client.get(f"/run/{gone}").text
+    assert "the relay keeps that" not in client.get(f"/run/{young}").text
