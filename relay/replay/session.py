@@ -15,8 +15,10 @@ import structlog
 from relay.replay.process import Ended, Host, ReplayBroken
 from relay.replay.selecting import case_of
 from relay.replay.store import Store
+from relay.replay.tracing import follow
 from relay.replay.upstream import Ground
 from relay.worker.replay.job import HostJob, Order
+from selector.discover.traced import Trace
 from selector.model import TestId
 from selector.plan.ranking import Ranker
 from selector.replay import catalogue, schedule
@@ -82,14 +84,8 @@ class Session:
         time.monotonic) allows. ReplayBroken, TreeError."""
         kept = self.store.pool()
         keys = None if kept is None else tuple(variant.key for variant in kept)
-        s = self.settings
-        tests = self.ground.tests if kept is None else tuple({variant.test: None for variant in kept})
-        job = HostJob(
-            self.ground.upstream.resolve(), self.ground.site, self.ground.configs.resolve(), tests, tuple(self.faults),
-            s.seed, s.share, s.least, s.most, keys,
-        )  # fmt: skip
         began = time.monotonic()
-        with Host(job, self.log_file) as host:
+        with Host(self._job(keys), self.log_file) as host:
             self.say(
                 f"{len(host.rows)} variants of {len(host.shares)} files collected in {time.monotonic() - began:.0f} s"
             )
@@ -112,6 +108,15 @@ class Session:
                     break
                 self._fault(fault, pool, host, ranker)
             self._to_the_end(faults, pool, host, until)
+
+    def _job(self, keys: tuple[str, ...] | None) -> HostJob:
+        """What the host collects: a pool's variants, or what a pool is to be taken of."""
+        s, ground = self.settings, self.ground
+        tests = ground.tests if keys is None else tuple({v.test: None for v in self.pool().variants.values()})
+        return HostJob(
+            ground.upstream.resolve(), ground.site, ground.configs.resolve(), tests, tuple(self.faults), s.seed,
+            s.share, s.least, s.most, keys,
+        )  # fmt: skip
 
     def first(self, limit: int | None, pool: Pool) -> list[Fault]:
         """The drawn faults up to the ``limit``-th that some variant reaches; None: all."""
@@ -166,6 +171,16 @@ class Session:
             share = host.shares[file] * ran[file] / listed[file]
             variants.append(PoolVariant(key, TestId.parse(test), op, told[key]["s"], share, hits))
         return variants
+
+    def take_trace(self) -> Trace:
+        """What the pool's variants run without a fault, followed once and kept. ReplayBroken, TreeError."""
+        if self.store.trace() is None:
+            pool = self.pool()
+            with Host(self._job(tuple(pool.variants)), self.log_file) as host:
+                self.store.keep_trace(follow(host, list(pool.variants.values()), self.ground.opdb.torch, self.say))
+        found = self.store.trace()
+        assert found is not None
+        return found
 
     def _fault(self, fault: Fault, pool: Pool, host: Host, ranker: Ranker | None) -> None:
         """Runs what every strategy's first failure asks for: all tests first, since what none of them finds need not be

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.errors import SettingsError
+from selector.discover.traced import Trace
 from selector.model import TestId
 from selector.replay.model import Edit, Fault, PoolVariant
 from selector.replay.strategies import Case, ChosenTest
@@ -65,6 +66,15 @@ class Store:
                 for v in variants
             ],
         )  # fmt: skip
+
+    def trace(self) -> Trace | None:
+        path = self.folder / "trace.json.gz"
+        return Trace.from_bytes(path.read_bytes()) if path.exists() else None
+
+    def keep_trace(self, trace: Trace) -> None:
+        path = self.folder / "trace.json.gz.new"
+        path.write_bytes(trace.to_bytes())
+        path.replace(self.folder / "trace.json.gz")
 
     # ------------------------------------------------------------------------------------------------ what came of it
 

@@ -26,6 +26,7 @@ IMPACT_CODES: dict[str, float] = {
     "op-codegen": 0.65,
     "module-use": 0.6,
     "import": 0.6,
+    "traced": 0.6,
     "test-data": 0.6,
     "testlib": 0.6,
     "op-info-skips": 0.5,

@@ -31,9 +31,11 @@ from selector.discover.rules import (
     siblings,
     text,
     torch_modules,
+    traced,
 )
 from selector.discover.sources import Sources
 from selector.discover.spread import Spreader
+from selector.discover.traced import Trace
 from selector.discover.watch import Watch
 from selector.model import Change, Decision, Evidence, FileChange, NotExercised, OpDatabase, TestId, Tree
 
@@ -52,11 +54,12 @@ _PYTHON = frozenset(
 class Hints:
     """What others measured. ``links``: which test files run which sources; ``failures``: tests that merged changes
     broke, by the path that had changed; ``smoke``: the tests to run where a change can reach none (none given: chosen
-    from the tree)."""
+    from the tree); ``trace``: which tests were seen to run which functions and operators."""
 
     links: MeasuredLinks | None = None
     failures: tuple[PastFailure, ...] = ()
     smoke: tuple[TestId, ...] = ()
+    trace: Trace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +146,10 @@ class _Run:
             with self.watch.ask(measured_links) as found:
                 for file, _ in self.analysed if self.hints.links is not None else ():
                     measured_links.measured(file, self.hints.links, found)  # type: ignore[arg-type]
+        if self.hints.trace is not None:
+            with self.watch.ask(traced) as found:
+                seen = self.hints.trace
+                traced.traced(python, self.analysed, seen, found, self.index, self.registrations)
         conclusions.conclude(self.findings, self.analysed)
         widened = conclusions.widen(self.findings)
         conclusions.smoke_set(self.findings, self.change, self.hints.smoke)

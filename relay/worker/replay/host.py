@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -28,6 +29,7 @@ from relay.worker.collect import INI, Collected, FileProgress, SubtestFailures, 
 from relay.worker.host import end_others, import_torch
 from relay.worker.outcome import RAW, died
 from relay.worker.replay import moved, patching
+from relay.worker.replay.tracing import Tracer
 from relay.worker.replay.job import MEMORY_MB, HostJob, share_of, taken
 from selector.model import Mode
 
@@ -129,6 +131,8 @@ class _Host(SubtestFailures):
             )
             if order.get("probe"):
                 batch.ops = {f.op: n for n, f in enumerate(self._job.faults) if f.native}
+            if order.get("trace"):
+                batch.tracer = Tracer(str(self._job.site))
             changed, done, late, stopped = batch.run(
                 lambda i, told, at=at: self._say("end", key=keys[at + i], **told),
                 order["variant_s"], deadline, stop=order["stop"],
@@ -160,6 +164,7 @@ class _Child:
         self._items, self._keys, self._fault, self._modules = items, keys, fault, modules
         self._failed, self._probe = failed, probe
         self.ops: dict[str, int] = {}
+        self.tracer: Tracer | None = None
 
     def run(self, end: Any, variant_s: float, deadline: float, *, stop: bool) -> tuple[int, int, bool, bool]:
         """(places the fault had, variants that have an outcome, time was over, the first failure was met)."""
@@ -174,8 +179,9 @@ class _Child:
             self._inside(out_w, go_r)
         os.close(out_w)
         os.close(go_r)
-        lines = protocol.Lines(out_r)
+        lines = protocol.Lines(out_r, protocol.MAX_ORDER)
         changed, at, running, late, stopped = 0, 0, False, False, False
+        ran: dict[str, Any] = {}
         since = time.monotonic()
         try:
             while not lines.closed and not stopped and at < len(self._keys):
@@ -194,8 +200,11 @@ class _Child:
                         changed, since = int(line["changed"]), time.monotonic()
                     elif line.get("start") == at:
                         running, since = True, time.monotonic()
+                    elif "ran" in line:
+                        ran = line
                     elif line.get("end") == at and line.get("raw") in RAW:
                         hits = {"hits": line["hits"]} if line.get("hits") else {}
+                        hits, ran = hits | ran, {}
                         message = child.cut(line.get("message") or line.get("reason"), 300)
                         end(at, {"raw": line["raw"], "s": line["seconds"], "m": message, **hits})
                         at, running, since = at + 1, False, time.monotonic()
@@ -234,8 +243,9 @@ class _Child:
                 self._record()
             protocol.send(out, {"changed": changed})
             if changed:
-                more = self._hits if self._probe else dict
-                child.run([self._items[key] for key in self._keys], out, go, self._failed, more)
+                if self.tracer is not None:
+                    self.tracer.begin()
+                child.run([self._items[key] for key in self._keys], out, go, self._failed, partial(self._more, out))
             status = 0
         except BaseException as exc:  # noqa: BLE001 - a forked child must never return into its parent's frames
             print(f"the test process gave up: {exc!r}", file=sys.stderr)  # noqa: T201
@@ -258,8 +268,10 @@ class _Child:
 
         record_ops(hit)
 
-    def _hits(self) -> dict[str, Any]:
-        return {"hits": patching.take_hits()}
+    def _more(self, out: int) -> dict[str, Any]:
+        if self.tracer is not None:  # in a line of its own, which may be long
+            protocol.send(out, self.tracer.take(), protocol.MAX_ORDER)
+        return {"hits": patching.take_hits()} if self._probe else {}
 
 
 if __name__ == "__main__":

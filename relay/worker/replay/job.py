@@ -63,11 +63,13 @@ def taken(seed: str, name: str, share: float) -> bool:
 @dataclass(frozen=True, slots=True)
 class Order:
     """Variants to run, in order, under a fault (``fault``: its number in the job; None: none). ``stop``: end with the
-    first that fails. ``probe``: say which faults' statements each variant reaches. Seconds of wall clock."""
+    first that fails. ``probe``: say which faults' statements each variant reaches;
+    ``trace``: which functions of torch and which operators it runs. Seconds of wall clock."""
 
     keys: Sequence[str]
     fault: int | None = None
     stop: bool = True
     probe: bool = False
+    trace: bool = False
     variant_s: float = 30.0
     total_s: float = 60.0

@@ -1,0 +1,52 @@
+"""A trace of variants: they run once without a fault, and what each ran is put together by test and op entry."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from relay.replay.process import Host
+from relay.worker.replay.job import Order
+from selector.discover.traced import Trace, Unit
+from selector.model import TestId
+from selector.replay.model import PoolVariant
+
+BATCH = 100
+VARIANT_S = 60.0
+"""Following makes a test several times slower."""
+
+
+def follow(host: Host, variants: Sequence[PoolVariant], torch: str, say: Callable[[str], None]) -> Trace:
+    """What the variants that pass run. Raises ReplayBroken."""
+    by_key = {variant.key: variant for variant in variants}
+    seconds: dict[tuple[TestId, str | None], float] = defaultdict(float)
+    functions: dict[str, dict[str, set[tuple[TestId, str | None]]]] = defaultdict(lambda: defaultdict(set))
+    ops: dict[str, set[tuple[TestId, str | None]]] = defaultdict(set)
+    keys = sorted(by_key)
+    for start in range(0, len(keys), BATCH):
+        some = keys[start : start + BATCH]
+        ended = host.run(Order(some, stop=False, trace=True, variant_s=VARIANT_S, total_s=BATCH * VARIANT_S))
+        for key, told in ended.variants.items():
+            if told["raw"] != "passed":
+                continue
+            variant = by_key[key]
+            unit = (variant.test, variant.op)
+            seconds[unit] += variant.stands_for
+            for path, names in told.get("ran", {}).items():
+                for name in names:
+                    functions[path][name].add(unit)
+            for op in told.get("ops", ()):
+                ops[op].add(unit)
+        say(f"followed: {min(start + BATCH, len(keys))} of {len(keys)} variants")
+    order = sorted(seconds, key=lambda unit: (unit[0], unit[1] or ""))
+    place = {unit: n for n, unit in enumerate(order)}
+
+    def places(units: set[tuple[TestId, str | None]]) -> tuple[int, ...]:
+        return tuple(sorted(place[unit] for unit in units))
+
+    return Trace(
+        torch,
+        tuple(Unit(test, op, seconds[test, op]) for test, op in order),
+        {path: {name: places(units) for name, units in names.items()} for path, names in functions.items()},
+        {op: places(units) for op, units in ops.items()},
+    )
