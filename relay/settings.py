@@ -75,6 +75,9 @@ class Settings(BaseSettings):
         None,
         description="JSON of which test files were measured to run which sources; a weak hint for selecting.",
     )
+    trace: Path | None = Field(
+        None, description="Table of relay trace: which functions and operators of torch each test was seen to run."
+    )
     test_times: Path | None = Field(
         None,
         description="JSON of what test files take elsewhere, as upstream publishes; for files without a history here.",

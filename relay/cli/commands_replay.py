@@ -37,12 +37,13 @@ def replay_run(
     full: Full = 20,
     ranker: RankerFile = None,
     model_run: ModelRun = None,
+    trace: Annotated[bool, typer.Option(help="Follow what the tests run: one more strategy.")] = False,
 ) -> None:
     """Put faults into the installed torch, run the tests that reach them, and print which strategies find them."""
     from relay.cli import replay
 
     given = replay.Given(
-        upstream, configs, work, seed, files or (), faults, minutes, share, most, full, ranker, model_run
+        upstream, configs, work, seed, files or (), faults, minutes, share, most, full, ranker, model_run, trace=trace
     )
     raise typer.Exit(replay.run(given))
 
@@ -118,3 +119,19 @@ def learn(
 
     given = replay.Given(upstream, configs, work, seed, files or (), None, None, share, most, full)
     raise typer.Exit(replay.learn(given, out))
+
+
+@app.command()
+def trace(
+    upstream: Upstream,
+    work: Annotated[Path, typer.Option(help="Folder for what is expensive to make again.")],
+    out: Annotated[Path, typer.Option(help="File for the table: what the setting trace takes.")],
+    configs: Configs = DEVICE,
+    files: Annotated[list[str] | None, typer.Option("--file", help="Test file to follow; again for more.")] = None,
+    share: Annotated[float, typer.Option(help="Part of a large file's variants that is followed.")] = 1.0,
+    minutes: Annotated[float | None, typer.Option(help="Stop following after so many.")] = None,
+) -> None:
+    """Run tests on the installed torch and write down which of its functions and operators each runs (needs torch)."""
+    from relay.cli import trace as body
+
+    raise typer.Exit(body.run(upstream, configs, work, out, tuple(files or ()), share, minutes))

@@ -46,6 +46,7 @@ class Given:
     least: int = 100
     fault_s: float = 60.0
     quotas: tuple[tuple[str, int], ...] = tuple(catalogue.QUOTAS.items())
+    trace: bool = False
 
 
 def session(given: Given, console: Console) -> Session:
@@ -54,7 +55,7 @@ def session(given: Given, console: Console) -> Session:
     settings = Settings(
         given.seed, given.share, given.least, given.most, fault_s=given.fault_s, full=given.full, quotas=given.quotas
     )
-    found = Session(ground, settings, lambda text: console.print(text, highlight=False))
+    found = Session(ground, settings, lambda text: console.print(text, highlight=False), tracing=given.trace)
     if given.model_run is not None:
         found.recorded = read_recorded(given.model_run)
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from relay.replay.upstream import Ground
+from selector.discover import Hints
 from selector.model import Change, FileChange
 from selector.pipeline import SelectionRequest, select
 from selector.plan import Budget, WorkerOffer
@@ -19,7 +20,7 @@ UNKNOWN = NOT_KNOWN * PRIOR_BROKE / PRIOR_RUNS
 RUNTIMES = ("tests-only", "overlay", "pr-build")
 
 
-def case_of(fault: Fault, ground: Ground) -> Case:
+def case_of(fault: Fault, ground: Ground, hints: Hints | None = None) -> Case:
     """What the rules plan for the fault's diff, without a budget, and the seconds it took them."""
     base = ground.tree
     old = base.read(fault.path)
@@ -39,6 +40,7 @@ def case_of(fault: Fault, ground: Ground) -> Case:
             budget=Budget(NO_LIMIT_S),
             cache=ground.cache,
             shelf=ground.shelf,
+            hints=hints or Hints(),
         )
     )
     took = time.perf_counter() - began

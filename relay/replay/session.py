@@ -18,7 +18,7 @@ from relay.replay.store import Store
 from relay.replay.tracing import follow
 from relay.replay.upstream import Ground
 from relay.worker.replay.job import HostJob, Order
-from selector.discover.traced import Trace
+from selector.discover import Hints
 from selector.model import TestId
 from selector.plan.ranking import Ranker
 from selector.replay import catalogue, schedule
@@ -53,9 +53,12 @@ class Settings:
 
 
 class Session:
-    """One replay. ``say`` is told of progress, a line at a time."""
+    """One replay. ``say`` is told of progress, a line at a time; ``tracing``: what the pool's variants run is followed
+    once, and one more strategy is given it."""
 
-    def __init__(self, ground: Ground, settings: Settings, say: Callable[[str], None] = log.info) -> None:
+    def __init__(
+        self, ground: Ground, settings: Settings, say: Callable[[str], None] = log.info, *, tracing: bool = False
+    ) -> None:
         self.ground, self.settings, self.say = ground, settings, say
         kept: dict[str, Any] = {**asdict(settings), "quotas": [list(q) for q in settings.quotas]}
         kept |= {"torch": ground.opdb.torch, "upstream": str(ground.upstream), "files": list(ground.files)}
@@ -64,6 +67,8 @@ class Session:
         self.numbers = {fault.id: number for number, fault in enumerate(self.faults)}
         self.known, self.notes = self.store.results()
         self.cases = self.store.cases({fault.id: fault for fault in self.faults})
+        self.tracing = tracing
+        self.trace = self.store.trace()
         self.recorded: Mapping[str, Recorded] = {}
         """a model's recorded answers, by fault"""
 
@@ -101,6 +106,9 @@ class Session:
                 kept = self._baseline(host)
                 self.store.keep_pool(kept)
             pool = Pool(kept)
+            if self.tracing and self.trace is None:
+                self.trace = follow(host, kept, self.ground.opdb.torch, self.say)
+                self.store.keep_trace(self.trace)
             faults = self.first(limit, pool)
             for place, fault in enumerate(faults):
                 if until is not None and time.monotonic() > until:
@@ -171,16 +179,6 @@ class Session:
             share = host.shares[file] * ran[file] / listed[file]
             variants.append(PoolVariant(key, TestId.parse(test), op, told[key]["s"], share, hits))
         return variants
-
-    def take_trace(self) -> Trace:
-        """What the pool's variants run without a fault, followed once and kept. ReplayBroken, TreeError."""
-        if self.store.trace() is None:
-            pool = self.pool()
-            with Host(self._job(tuple(pool.variants)), self.log_file) as host:
-                self.store.keep_trace(follow(host, list(pool.variants.values()), self.ground.opdb.torch, self.say))
-        found = self.store.trace()
-        assert found is not None
-        return found
 
     def _fault(self, fault: Fault, pool: Pool, host: Host, ranker: Ranker | None) -> None:
         """Runs what every strategy's first failure asks for: all tests first, since what none of them finds need not be
@@ -258,6 +256,10 @@ class Session:
         case = self.cases.get(fault.id)
         if case is None:
             case = self.cases[fault.id] = case_of(fault, self.ground)
+            self.store.keep_case(case)
+        if case.traced is None and self.trace is not None:
+            traced = case_of(fault, self.ground, Hints(trace=self.trace))
+            case = self.cases[fault.id] = replace(case, traced=traced.chosen)
             self.store.keep_case(case)
         recorded = self.recorded.get(fault.id)
         return case if recorded is None else replace(case, recorded=recorded)

@@ -81,11 +81,10 @@ class Store:
     def cases(self, faults: Mapping[str, Fault]) -> dict[str, Case]:
         found = {}
         for row in self._lines("cases.jsonl"):
-            chosen = tuple(
-                ChosenTest(TestId.parse(c["test"]), frozenset(c["ops"]), c["weight"], c["seconds"], tuple(c["codes"]))
-                for c in row["chosen"]
+            traced = _chosen(row["traced"]) if row.get("traced") is not None else None
+            found[row["fault"]] = Case(
+                faults[row["fault"]], _chosen(row["chosen"]), row["decide_s"], row["widened"], traced=traced
             )
-            found[row["fault"]] = Case(faults[row["fault"]], chosen, row["decide_s"], row["widened"])
         return found
 
     def keep_case(self, case: Case) -> None:
@@ -95,15 +94,10 @@ class Store:
                 "fault": case.fault.id,
                 "decide_s": case.decide_s,
                 "widened": case.widened,
-                "chosen": [
-                    {
-                        "test": str(c.test), "ops": sorted(c.ops), "weight": c.weight, "seconds": c.seconds,
-                        "codes": c.codes,
-                    }
-                    for c in case.chosen
-                ],
+                "chosen": _rows(case.chosen),
+                "traced": None if case.traced is None else _rows(case.traced),
             },
-        )  # fmt: skip
+        )
 
     def results(self) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, Any]]]:
         """(fault -> variant -> what it did, fault -> notes: spent seconds, whether it has a place, whether all ran)."""
@@ -139,3 +133,17 @@ class Store:
         for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
             if line.endswith("\n"):  # a line that was cut off is not there
                 yield json.loads(line)
+
+
+def _rows(chosen: Sequence[ChosenTest]) -> list[dict[str, Any]]:
+    return [
+        {"test": str(c.test), "ops": sorted(c.ops), "weight": c.weight, "seconds": c.seconds, "codes": c.codes}
+        for c in chosen
+    ]
+
+
+def _chosen(rows: Sequence[Mapping[str, Any]]) -> tuple[ChosenTest, ...]:
+    return tuple(
+        ChosenTest(TestId.parse(c["test"]), frozenset(c["ops"]), c["weight"], c["seconds"], tuple(c["codes"]))
+        for c in rows
+    )

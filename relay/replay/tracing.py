@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
@@ -16,22 +18,29 @@ VARIANT_S = 60.0
 """Following makes a test several times slower."""
 
 
-def follow(host: Host, variants: Sequence[PoolVariant], torch: str, say: Callable[[str], None]) -> Trace:
-    """What the variants that pass run. Raises ReplayBroken."""
+def follow(
+    host: Host, variants: Sequence[PoolVariant], torch: str, say: Callable[[str], None], until: float | None = None
+) -> Trace:
+    """What the variants that pass run, in an order drawn by their names, so that what there was time for (``until``, of
+    time.monotonic) is a fair sample. Variants whose seconds are not known (0) count with those that following took.
+    Raises ReplayBroken."""
     by_key = {variant.key: variant for variant in variants}
     seconds: dict[tuple[TestId, str | None], float] = defaultdict(float)
     functions: dict[str, dict[str, set[tuple[TestId, str | None]]]] = defaultdict(lambda: defaultdict(set))
     ops: dict[str, set[tuple[TestId, str | None]]] = defaultdict(set)
-    keys = sorted(by_key)
+    keys = sorted(by_key, key=lambda key: hashlib.blake2b(key.encode()).digest())
     for start in range(0, len(keys), BATCH):
-        some = keys[start : start + BATCH]
+        if until is not None and time.monotonic() > until:
+            say(f"time is over after {start} of {len(keys)} variants")
+            break
+        some = sorted(keys[start : start + BATCH])
         ended = host.run(Order(some, stop=False, trace=True, variant_s=VARIANT_S, total_s=BATCH * VARIANT_S))
         for key, told in ended.variants.items():
             if told["raw"] != "passed":
                 continue
             variant = by_key[key]
             unit = (variant.test, variant.op)
-            seconds[unit] += variant.stands_for
+            seconds[unit] += variant.stands_for or told["s"] / variant.share
             for path, names in told.get("ran", {}).items():
                 for name in names:
                     functions[path][name].add(unit)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import secrets
 import time
 from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -29,6 +31,7 @@ from relay.store.db import reading
 from relay.store.schema import dispatch
 from selector.discover import Hints, Shelf
 from selector.discover.measured import MeasuredLinks, PastFailure
+from selector.discover.traced import Trace
 from selector.errors import NoWorker, SelectorError, TreeError
 from selector.model import Change, OpDatabase, Selection, Side
 from selector.opdb import from_value
@@ -120,7 +123,11 @@ def _select(engine: Engine, settings: Settings, run: Row[Any], claim: str) -> No
                 engaged_before=learned.kernels,
                 history=learned.history,
                 times=_times(settings),
-                hints=Hints(_links(settings), _failures(engine, run.device or settings.device, change, now)),
+                hints=Hints(
+                    _links(settings),
+                    _failures(engine, run.device or settings.device, change, now),
+                    trace=_trace(settings),
+                ),
                 shelf=_SHELF,
                 agent=asked.agent,
                 models=asked.on_trial,
@@ -145,6 +152,24 @@ def _rankers(settings: Settings) -> dict[str, Ranker]:
     except (OSError, UnicodeDecodeError, SelectorError) as exc:
         log.warning("learned ranker not used", path=str(settings.ranker), error=str(exc))
         return {}
+
+
+def _trace(settings: Settings) -> Trace | None:
+    """The operator's table, read once for as long as its file stays as it is. A wrong one is said in the log and left
+    out, like the others."""
+    if settings.trace is None:
+        return None
+    try:
+        at = settings.trace.stat()
+        return _read_trace(settings.trace, at.st_mtime_ns, at.st_size)
+    except (OSError, SelectorError) as exc:
+        log.warning("trace not used", path=str(settings.trace), error=str(exc))
+        return None
+
+
+@lru_cache(maxsize=1)
+def _read_trace(path: Path, changed_ns: int, size: int) -> Trace:
+    return Trace.from_bytes(path.read_bytes())
 
 
 def _links(settings: Settings) -> MeasuredLinks | None:

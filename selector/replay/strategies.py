@@ -51,6 +51,8 @@ class Case:
     decide_s: float
     widened: bool = False
     recorded: Recorded | None = None
+    traced: tuple[ChosenTest, ...] | None = None
+    """what is planned where a trace of the tests is at hand"""
 
 
 class Pool:
@@ -165,6 +167,8 @@ def file_names(path: str) -> frozenset[str]:
 def orders(case: Case, pool: Pool, seed: str, ranker: Ranker | None = None) -> dict[str, list[str]]:
     """Every strategy's variants, in its order."""
     found = {"rules": rules(case, pool)}
+    if case.traced is not None:
+        found["rules + trace"] = pool.of(case.traced)
     if ranker is not None:
         found["rules + ranker"] = ranked(case, pool, ranker)
     if case.recorded is not None:

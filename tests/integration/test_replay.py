@@ -13,9 +13,11 @@ import pytest
 from rich.console import Console
 
 from relay.cli import replay as cli_replay
+from relay.cli import trace
 from relay.cli.replay import Given, session
 from relay.errors import SettingsError
 from relay.worker.learn import TooLittle
+from selector.discover.traced import Trace
 from selector.replay.evaluate import evaluate
 from selector.replay.model import KILLED
 
@@ -72,7 +74,8 @@ def replayed(small_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Repl
     )  # fmt: skip
     out = io.StringIO()
     assert cli_replay.run(replace(given, faults=FAULTS // 2), Console(file=out, width=200)) == 0
-    assert cli_replay.run(given, Console(file=out, width=200)) == 0  # goes on with the pool of the first
+    # goes on with the pool of the first, and follows what its variants run
+    assert cli_replay.run(replace(given, trace=True), Console(file=out, width=200)) == 0
     return Replayed(given, out.getvalue())
 
 
@@ -91,8 +94,30 @@ def test_twenty_faults_are_replayed(replayed: Replayed) -> None:
     for outcomes in found.outcomes.values():
         # whatever kills a fault is among all tests, so the strategy that takes them all finds every one
         assert all(one.found for one in outcomes.get("all", ()))
+        # what kills a fault runs it, so of the cheap tests that were seen to run it some one mostly does
+        traced = outcomes.get("rules + trace", ())
+        assert len(traced) == len(outcomes.get("all", ()))
+        assert sum(one.found for one in traced) >= sum(one.found for one in outcomes.get("rules", ()))
+    assert "rules + trace" in replayed.said
     assert "change recall" in replayed.said
     assert "faults that some test finds" in replayed.said
+
+
+def test_a_trace_names_what_tests_run(small_tree: Path, tmp_path: Path) -> None:
+    shutil.copyfile(OPDB, tmp_path / "opdb.json")
+    out, said = tmp_path / "trace.json.gz", io.StringIO()
+    files = ("test/test_scatter_gather_ops.py",)
+    console = Console(file=said, width=200)
+    assert trace.run(small_tree, ROOT / "test_configs/unlimited", tmp_path, out, files, console=console) == 0
+    found = Trace.from_bytes(out.read_bytes())
+    scatter = {found.units[n].test.method for n in found.ops["scatter_add"]}
+    # the second one's name says nothing of it: gather's derivative calls it
+    assert scatter >= {"test_scatter_add_mult_index_base", "test_gather_backward_with_empty_index_tensor"}
+    assert "test_scatter_zero_size_index" not in scatter
+    assert found.running("torch/testing/_comparison.py", "assert_close")
+    assert found.running("torch/nn/modules/linear.py", "Linear") is None
+    assert all(unit.seconds > 0 for unit in found.units)
+    assert "functions" in said.getvalue()
 
 
 def test_a_replay_that_is_there_runs_nothing_again(replayed: Replayed) -> None:

@@ -29,8 +29,8 @@ from relay.worker.collect import INI, Collected, FileProgress, SubtestFailures, 
 from relay.worker.host import end_others, import_torch
 from relay.worker.outcome import RAW, died
 from relay.worker.replay import moved, patching
-from relay.worker.replay.tracing import Tracer
 from relay.worker.replay.job import MEMORY_MB, HostJob, share_of, taken
+from relay.worker.replay.tracing import Tracer
 from selector.model import Mode
 
 BAD = ("failed", "error")

@@ -60,9 +60,7 @@ def _python(change: PythonChange, trace: Trace, findings: Findings) -> None:
     ]
 
 
-def _native(
-    file: FileChange, trace: Trace, findings: Findings, index: OpIndex, registrations: Registrations
-) -> None:
+def _native(file: FileChange, trace: Trace, findings: Findings, index: OpIndex, registrations: Registrations) -> None:
     functions, _ = native.kernel_words(file.old, file.new)
     here = registered_in(file.new) | registered_in(file.old)
     by_unit: dict[int, str] = {}

@@ -1,0 +1,58 @@
+"""The body of ``relay trace``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from relay.replay.process import Host
+from relay.replay.tracing import follow
+from relay.replay.upstream import Ground
+from relay.worker.replay.job import HostJob
+from selector.model import TestId
+from selector.replay.model import PoolVariant
+
+LEAST = 100
+MOST = 1_000_000
+SEED = "trace"
+
+
+def run(
+    upstream: Path,
+    configs: Path,
+    work: Path,
+    target: Path,
+    files: tuple[str, ...] = (),
+    share: float = 1.0,
+    minutes: float | None = None,
+    console: Console | None = None,
+) -> int:
+    """Follows the tests that are for the device (of ``files`` alone, where some are given) and writes the table. 1, and
+    nothing written, when no variant passed. SettingsError, TreeError, ReplayBroken."""
+    out = console or Console(soft_wrap=True)
+    until = None if minutes is None else time.monotonic() + minutes * 60
+
+    def say(text: str) -> None:
+        out.print(text, highlight=False, markup=False)
+
+    ground = Ground(upstream, configs, work, files)
+    job = HostJob(
+        upstream.resolve(), ground.site, configs.resolve(), ground.tests, (), SEED, share, LEAST, MOST
+    )  # fmt: skip
+    with Host(job, work / "host.log") as host:
+        for file, error in sorted(host.errors.items()):
+            say(f"{file} cannot be imported: {error.strip().splitlines()[-1][:200]}")
+        variants = [
+            PoolVariant(key, TestId.parse(test), op, 0.0, host.shares[key.partition("::")[0]])
+            for key, (test, op) in host.rows.items()
+        ]
+        found = follow(host, variants, ground.opdb.torch, say, until)
+    if not found.units:
+        say(f"no variant passed, so there is nothing to write; the log: {work / 'host.log'}")
+        return 1
+    target.write_bytes(found.to_bytes())
+    functions = sum(len(names) for names in found.functions.values())
+    say(f"{target}: {len(found.units)} tests and op entries, {functions} functions, {len(found.ops)} operators")
+    return 0
