@@ -294,6 +294,12 @@ def test_every_code_has_a_case() -> None:
     import pathlib
 
     folder = pathlib.Path(__file__).parent
-    files = ("test_rules.py", "test_impacts.py", "../test_trials.py", "../../integration/test_agents_misbehaving.py")
+    files = (
+        "test_rules.py",
+        "test_impacts.py",
+        "test_traced.py",
+        "../test_trials.py",
+        "../../integration/test_agents_misbehaving.py",
+    )
     text = "".join((folder / name).read_text() for name in files)
     assert [code for code in IMPACT_CODES if f'"{code}"' not in text] == []
