@@ -158,13 +158,19 @@ class Tour:
         return wide
 
     def places(self, name: str) -> None:
-        with self.page.expect_navigation():
-            self.page.get_by_role("navigation", name="Site").get_by_role("link", name=name, exact=True).click()
+        self._leave(self.page.get_by_role("navigation", name="Site").get_by_role("link", name=name, exact=True).click)
 
     def find(self, text: str) -> None:
         self.page.get_by_role("searchbox").first.fill(text)
-        with self.page.expect_navigation():
-            self.page.keyboard.press("Enter")
+        self._leave(lambda: self.page.keyboard.press("Enter"))
+
+    def _leave(self, act: Callable[[], None]) -> None:
+        before = self.page.evaluate("performance.timeOrigin")
+        act()
+        # the page that comes, not the one that is left: a navigation can be told of before its page is there
+        self.page.wait_for_function(
+            "before => performance.timeOrigin !== before && document.readyState === 'complete'", arg=before
+        )
 
 
 def pr_author(tour: Tour) -> None:

@@ -44,6 +44,10 @@ def make_test_class(base: Any, device_type: str = "privateuse1") -> Any:
             why_empty: list[str] = []
             cls._relay_policy, cls._relay_why_empty = policy, why_empty
             size = len(vars(cls))
+            if own_type == "privateuse1":
+                # what the set-up below, that is left out, does at some variant of some test: by it a class's overrides
+                # of ops are found, so it has to be there before the first
+                cls.device_type = torch._C._get_privateuse1_backend_name()
             try:
                 super().instantiate_test(name, _with_narrowed(test, policy, why_empty), generic_cls=generic_cls)
             finally:
@@ -70,10 +74,8 @@ def make_test_class(base: Any, device_type: str = "privateuse1") -> Any:
             @classmethod
             def _init_and_get_primary_device(cls) -> str:
                 # upstream sets the class up for it, which asks the device for its number: a real one would begin in
-                # the process that collects, and be of no use in those that are forked from it. What else that set-up
-                # does at this time is done: by its device type a class's overrides of ops are found
-                cls.device_type = torch._C._get_privateuse1_backend_name()
-                return str(vars(base).get("primary_device") or f"{cls.device_type}:0")
+                # the process that collects, and be of no use in those that are forked from it
+                return str(vars(base).get("primary_device") or f"{torch._C._get_privateuse1_backend_name()}:0")
 
             @classmethod
             def get_all_devices(cls) -> list[str]:
