@@ -9,70 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Literal, Protocol
 
-
-class Stage(StrEnum):
-    """One of the four questions; see docs/selector.md."""
-
-    DISCOVER = "discover"
-    TRIAGE = "triage"
-    PLAN = "plan"
-    VERIFY = "verify"
-
-
-class Mode(StrEnum):
-    """How a variant is expected to behave; the vocabulary of the YAML reuse format."""
-
-    MANDATORY_SUCCESS = "mandatory_success"
-    XFAIL = "xfail"
-    XFAIL_STRICT = "xfail_strict"
-    SKIP = "skip"
-
-
-class Outcome(StrEnum):
-    """What one executed (or deliberately not executed) variant did.
-
-    SKIPPED is the config's decision; SELF_SKIPPED is the test's own ``skipTest`` and proves nothing under
-    ``mandatory_success``. XPASSED under ``xfail_strict`` counts as a failure.
-    """
-
-    PASSED = "passed"
-    FAILED = "failed"
-    ERROR = "error"
-    SKIPPED = "skipped"
-    SELF_SKIPPED = "self_skipped"
-    XFAILED = "xfailed"
-    XPASSED = "xpassed"
-    CRASHED = "crashed"
-    TIMED_OUT = "timed_out"
-
-
-class RuntimeKind(StrEnum):
-    """Whose torch runs a shard; see docs/runtimes.md."""
-
-    TESTS_ONLY = "tests-only"
-    OVERLAY = "overlay"
-    PR_BUILD = "pr-build"
-
-
-class Conclusion(StrEnum):
-    """Conclusions of a run, a subset of GitHub's check run conclusions."""
-
-    SUCCESS = "success"
-    FAILURE = "failure"
-    NEUTRAL = "neutral"
-
-
-class Side(StrEnum):
-    """Which commit a shard ran, and why: the change (HEAD) or what it is compared with (BASE); AGAIN and BASE_AGAIN are
-    the same commits once more: failing variants alone, each in a fresh process, several times."""
-
-    HEAD = "head"
-    BASE = "base"
-    AGAIN = "again"
-    BASE_AGAIN = "base-again"
+from selector.words import FAILED as FAILED
+from selector.words import Conclusion as Conclusion
+from selector.words import Mode as Mode
+from selector.words import Outcome as Outcome
+from selector.words import RuntimeKind as RuntimeKind
+from selector.words import Side as Side
+from selector.words import Stage as Stage
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -47,6 +47,7 @@ def select(
     patch: Annotated[Path | None, typer.Option(help="The change as a patch against --base (else HEAD).")] = None,
     compare: Annotated[str, typer.Option(help="The change as GitHub compares it: a JSON file or its URL.")] = "",
     measured: Annotated[Path | None, typer.Option(help="Table of which test files run which sources.")] = None,
+    trace: Annotated[Path | None, typer.Option(help="Table of relay trace.")] = None,
     configs: Annotated[Path, typer.Option(help="The device's folder.")] = Path("test_configs/spyre"),
     opdb: Annotated[Path | None, typer.Option(help="Op database from python -m relay.worker.opdb.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -78,6 +79,7 @@ def select(
             patch=patch,
             compare=compare,
             measured=measured,
+            trace=trace,
             asking=asking,
         )
     )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
+from typing import TypeVar
 
 from rich.console import Console
 
@@ -22,11 +24,13 @@ from selector.agents import RulesAgent
 from selector.agents.records import Record
 from selector.discover import DirectoryCache, Hints, MemoryCache
 from selector.discover.measured import MeasuredLinks
+from selector.discover.traced import Trace
 from selector.model import Change, OpDatabase, Selection
 from selector.opdb import from_json
 from selector.pipeline import SelectionRequest, select
 from selector.plan import Budget, WorkerOffer
 
+T = TypeVar("T")
 GIT_S = 60.0
 RUNTIMES = ("tests-only", "overlay")
 """what an emulator worker of this version offers"""
@@ -76,21 +80,27 @@ def run(
     patch: Path | None = None,
     compare: str = "",
     measured: Path | None = None,
+    trace: Path | None = None,
     asking: Settings | None = None,
 ) -> int:
     """Selects and prints; 0 when done. RelayError and SelectorError for what cannot be used.
 
     ``cache``: folder that keeps parsed files between runs; ``budget_s``: as in the settings where not given;
-    ``patch``, ``compare``: the change, in the place of ``head``; ``measured``: a table of measured links.
+    ``patch``, ``compare``: the change, in the place of ``head``; ``measured``: a table of measured links;
+    ``trace``: one of ``relay trace``.
     """
     out = console if console is not None else Console()
     source = ChangeSource(base, head, patch, compare)
+    told = "a file of {source: {test file: weight}}, such as upstream's own profiling table"
+    links = _table(measured, MeasuredLinks.from_json, told)
+    hints = Hints(links, trace=_table(trace, Trace.from_bytes, "relay trace writes such a table"))
     selection, records = selected_and_asked(
-        upstream, source, configs, opdb, cache=cache, budget_s=budget_s, measured=measured, asking=asking
+        upstream, source, configs, opdb, cache=cache, budget_s=budget_s, hints=hints, asking=asking
     )
     if as_json:
-        told = {**to_value(selection), **({"agents": [record_value(one) for one in records]} if asking else {})}
-        out.file.write(json.dumps(told, indent=1) + "\n")  # not print(): JSON is not wrapped
+        said = {"agents": [record_value(one) for one in records]} if asking else {}
+        value = {**to_value(selection), **said}
+        out.file.write(json.dumps(value, indent=1) + "\n")  # not print(): JSON is not wrapped
     elif explain:
         print_explained(selection, out)
     else:
@@ -123,7 +133,7 @@ def selected_and_asked(
     *,
     cache: Path | None = None,
     budget_s: float | None = None,
-    measured: Path | None = None,
+    hints: Hints | None = None,
     asking: Settings | None = None,
 ) -> tuple[Selection, list[Record]]:
     """The same for a change from anywhere, and what a model was asked and said. ``asking``: the settings that name the
@@ -133,7 +143,6 @@ def selected_and_asked(
     database = read_database(opdb)
     settings = Settings.model_fields
     budget = budget_s if budget_s is not None else float(settings["budget_minutes"].default) * 60
-    links = _links(measured)
     with opened(repository, source) as found, ExitStack() as trees:
         change = found.change
         before = trees.enter_context(GitTree(found.repository, change.base))
@@ -151,7 +160,7 @@ def selected_and_asked(
                 offers=(WorkerOffer(torch_of(database), RUNTIMES),),
                 budget=Budget(budget, float(settings["shard_seconds"].default)),
                 cache=DirectoryCache(cache) if cache is not None else None,
-                hints=Hints(links),
+                hints=hints or Hints(),
                 agent=asked.agent if asked else RulesAgent(),
                 suspect_room_s=asked.room_s if asked else 0.0,
             )
@@ -169,24 +178,18 @@ def _in_force(settings: Settings) -> Settings:
     return settings.model_copy(update={"agents": told})
 
 
-def _links(path: Path | None) -> MeasuredLinks | None:
-    if path is None:
-        return None
-    try:
-        return MeasuredLinks.from_json(path.read_bytes())
-    except OSError as exc:
-        hint = "a file of {source: {test file: weight}}, such as upstream's own profiling table"
-        raise SettingsError(f"{path}: {exc.strerror}", hint) from exc
-
-
 def read_database(path: Path | None) -> OpDatabase | None:
     """An exported op database; None for no path. Raises SettingsError, OpDatabaseError."""
+    return _table(path, from_json, "make it with: python -m relay.worker.opdb --out FILE")
+
+
+def _table(path: Path | None, read: Callable[[bytes], T], hint: str) -> T | None:
+    """A file that somebody names; None for no path. Raises SettingsError, and whatever ``read`` does."""
     if path is None:
         return None
     try:
-        return from_json(path.read_bytes())
+        return read(path.read_bytes())
     except OSError as exc:
-        hint = "make it with: python -m relay.worker.opdb --out FILE"
         raise SettingsError(f"{path}: {exc.strerror}", hint) from exc
 
 

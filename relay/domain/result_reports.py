@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from selector.model import Mode, Outcome
+from selector.model import FAILED, Mode, Outcome
 
 Line = Mapping[str, Any]
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -23,7 +23,7 @@ def fails(line: Line) -> bool:
     outcome = Outcome(line["outcome"])
     if outcome is Outcome.XPASSED:
         return bool(line["mode"] == Mode.XFAIL_STRICT)
-    return outcome in (Outcome.FAILED, Outcome.ERROR, Outcome.CRASHED, Outcome.TIMED_OUT)
+    return outcome in FAILED
 
 
 def engagement(line: Line) -> str:

@@ -259,7 +259,7 @@ class Session:
             self.store.keep_case(case)
         if case.traced is None and self.trace is not None:
             traced = case_of(fault, self.ground, Hints(trace=self.trace))
-            case = self.cases[fault.id] = replace(case, traced=traced.chosen)
+            case = self.cases[fault.id] = replace(case, traced=traced)
             self.store.keep_case(case)
         recorded = self.recorded.get(fault.id)
         return case if recorded is None else replace(case, recorded=recorded)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -81,23 +81,14 @@ class Store:
     def cases(self, faults: Mapping[str, Fault]) -> dict[str, Case]:
         found = {}
         for row in self._lines("cases.jsonl"):
-            traced = _chosen(row["traced"]) if row.get("traced") is not None else None
-            found[row["fault"]] = Case(
-                faults[row["fault"]], _chosen(row["chosen"]), row["decide_s"], row["widened"], traced=traced
-            )
+            fault = faults[row["fault"]]
+            traced = None if row.get("traced") is None else _case(fault, row["traced"])
+            found[fault.id] = replace(_case(fault, row), traced=traced)
         return found
 
     def keep_case(self, case: Case) -> None:
-        self._append(
-            "cases.jsonl",
-            {
-                "fault": case.fault.id,
-                "decide_s": case.decide_s,
-                "widened": case.widened,
-                "chosen": _rows(case.chosen),
-                "traced": None if case.traced is None else _rows(case.traced),
-            },
-        )
+        traced = None if case.traced is None else _row(case.traced)
+        self._append("cases.jsonl", {"fault": case.fault.id, **_row(case), "traced": traced})
 
     def results(self) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, Any]]]:
         """(fault -> variant -> what it did, fault -> notes: spent seconds, whether it has a place, whether all ran)."""
@@ -135,15 +126,20 @@ class Store:
                 yield json.loads(line)
 
 
-def _rows(chosen: Sequence[ChosenTest]) -> list[dict[str, Any]]:
-    return [
-        {"test": str(c.test), "ops": sorted(c.ops), "weight": c.weight, "seconds": c.seconds, "codes": c.codes}
-        for c in chosen
-    ]
+def _row(case: Case) -> dict[str, Any]:
+    return {
+        "decide_s": case.decide_s,
+        "widened": case.widened,
+        "chosen": [
+            {"test": str(c.test), "ops": sorted(c.ops), "weight": c.weight, "seconds": c.seconds, "codes": c.codes}
+            for c in case.chosen
+        ],
+    }
 
 
-def _chosen(rows: Sequence[Mapping[str, Any]]) -> tuple[ChosenTest, ...]:
-    return tuple(
+def _case(fault: Fault, row: Mapping[str, Any]) -> Case:
+    chosen = tuple(
         ChosenTest(TestId.parse(c["test"]), frozenset(c["ops"]), c["weight"], c["seconds"], tuple(c["codes"]))
-        for c in rows
+        for c in row["chosen"]
     )
+    return Case(fault, chosen, row["decide_s"], row["widened"])

@@ -15,7 +15,7 @@ from relay.settings import Settings
 from relay.store import trunk
 from selector.configs import ReuseConfigs
 from selector.discover import Inventory
-from selector.model import Decision, Evidence, Outcome, PlannedTest, Selection, Shadow, ShardSpec, Stage, TestId
+from selector.model import FAILED, Decision, Evidence, Outcome, PlannedTest, Selection, Shadow, ShardSpec, Stage, TestId
 from selector.plan import History
 from selector.plan.codes import CONFIG, DEFAULT
 from selector.plan.explore import CODE, DECIDED, TEST_SECONDS, draw, explores
@@ -25,8 +25,7 @@ from selector.verify.faults import environment_fault
 
 DAYS = 30.0
 ROWS = 20_000
-FAILED = (Outcome.FAILED.value, Outcome.ERROR.value, Outcome.CRASHED.value, Outcome.TIMED_OUT.value)
-UNUSUAL = (*FAILED, Outcome.XPASSED.value)
+UNUSUAL = (*FAILED, Outcome.XPASSED)
 """outcomes after which a test's runs are looked at: what always passed, or failed as a config says, is plain"""
 LOOKED_AT = 500
 """Tests with such an outcome, those with the newest ones first."""

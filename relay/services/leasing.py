@@ -18,9 +18,8 @@ from relay.steps import step
 from relay.store import dispatches, results, setups, shard_logs, shards
 from relay.store.db import reading
 from relay.store.schema import dispatch
-from selector.model import Outcome, Side
+from selector.model import FAILED, Side
 
-FAILED = (Outcome.FAILED.value, Outcome.ERROR.value, Outcome.CRASHED.value, Outcome.TIMED_OUT.value)
 FIRST_FAILURE = Histogram(
     "relay_first_failure_seconds",
     "From the first lease of a run to the report of its first failure, of runs that have one.",

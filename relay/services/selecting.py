@@ -9,8 +9,6 @@ from __future__ import annotations
 import secrets
 import time
 from dataclasses import replace
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -19,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from relay.errors import RelayError, fault
 from relay.mirror.git import GitTree
-from relay.services import advising, caches, closing, exploring, queueing, run_job
+from relay.services import advising, caches, closing, exploring, handed_in, queueing, run_job
 from relay.services.device_configs import DeviceConfigs
 from relay.services.keeping import kept
 from relay.services.pinning import Unusable, device_for
@@ -30,17 +28,13 @@ from relay.store import bisections, plans, shards, workers
 from relay.store.db import reading
 from relay.store.schema import dispatch
 from selector.discover import Hints, Shelf
-from selector.discover.measured import MeasuredLinks, PastFailure
-from selector.discover.traced import Trace
+from selector.discover.measured import PastFailure
 from selector.errors import NoWorker, SelectorError, TreeError
 from selector.model import Change, OpDatabase, Selection, Side
 from selector.opdb import from_value
 from selector.pipeline import SelectionRequest
 from selector.pipeline import select as run_selector
-from selector.plan.learned import NAME, read_ranker
 from selector.plan.model import Budget, WorkerOffer
-from selector.plan.ranking import Ranker
-from selector.plan.times import TestTimes
 
 log = structlog.get_logger(__name__)
 CLAIM_S = 10.0
@@ -122,17 +116,17 @@ def _select(engine: Engine, settings: Settings, run: Row[Any], claim: str) -> No
                 cache=caches.cache(settings, "inventory"),
                 engaged_before=learned.kernels,
                 history=learned.history,
-                times=_times(settings),
+                times=handed_in.times(settings),
                 hints=Hints(
-                    _links(settings),
+                    handed_in.links(settings),
                     _failures(engine, run.device or settings.device, change, now),
-                    trace=_trace(settings),
+                    trace=handed_in.trace(settings),
                 ),
                 shelf=_SHELF,
                 agent=asked.agent,
                 models=asked.on_trial,
                 suspect_room_s=asked.room_s,
-                rankers=_rankers(settings),
+                rankers=handed_in.rankers(settings),
             )
         )
     selection.timings["fetch"] = fetch_s
@@ -143,63 +137,12 @@ def _select(engine: Engine, settings: Settings, run: Row[Any], claim: str) -> No
     _store(engine, settings, run, claim, selection, device, extra, asked)
 
 
-def _rankers(settings: Settings) -> dict[str, Ranker]:
-    """The learned ranker, on trial. Weights that cannot be read are said in the log and left out."""
-    if settings.ranker is None:
-        return {}
-    try:
-        return {NAME: read_ranker(settings.ranker.read_text(encoding="utf-8"), str(settings.ranker))}
-    except (OSError, UnicodeDecodeError, SelectorError) as exc:
-        log.warning("learned ranker not used", path=str(settings.ranker), error=str(exc))
-        return {}
-
-
-def _trace(settings: Settings) -> Trace | None:
-    """The operator's table, read once for as long as its file stays as it is. A wrong one is said in the log and left
-    out, like the others."""
-    if settings.trace is None:
-        return None
-    try:
-        at = settings.trace.stat()
-        return _read_trace(settings.trace, at.st_mtime_ns, at.st_size)
-    except (OSError, SelectorError) as exc:
-        log.warning("trace not used", path=str(settings.trace), error=str(exc))
-        return None
-
-
-@lru_cache(maxsize=1)
-def _read_trace(path: Path, changed_ns: int, size: int) -> Trace:
-    return Trace.from_bytes(path.read_bytes())
-
-
-def _links(settings: Settings) -> MeasuredLinks | None:
-    """The operator's table. A wrong one is said in the log and left out: no run must end for a hint."""
-    if settings.measured_links is None:
-        return None
-    try:
-        return MeasuredLinks.from_json(settings.measured_links.read_bytes())
-    except (OSError, SelectorError) as exc:
-        log.warning("measured links not used", path=str(settings.measured_links), error=str(exc))
-        return None
-
-
 def _failures(engine: Engine, device: str, change: Change, now: float) -> tuple[PastFailure, ...]:
     """What trunk's own commits broke when they changed the same files. An unmerged change has no say in it: it could
     make every later run of a file dear."""
     paths = {path for file in change.files for path in (file.path, file.old_path) if path}
     with reading(engine) as conn:
         return bisections.broken_by_paths(conn, device, paths, now - HISTORY_S, SEARCHES)
-
-
-def _times(settings: Settings) -> TestTimes | None:
-    """The operator's table. A wrong one is said in the log and left out: no run must end for a prediction."""
-    if settings.test_times is None:
-        return None
-    try:
-        return TestTimes.from_json(settings.test_times.read_bytes())
-    except (OSError, SelectorError) as exc:
-        log.warning("test times not used", path=str(settings.test_times), error=str(exc))
-        return None
 
 
 def _store(

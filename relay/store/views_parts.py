@@ -16,13 +16,14 @@ from sqlalchemy import distinct as sql_distinct
 
 from relay.store import shard_logs
 from relay.store.schema import dispatch, job, outbox, plan, quarantine, result, shard
+from selector.model import FAILED
 
 AnyRow: TypeAlias = Row[*tuple[Any, ...]]
 
 CLOSED = ("completed", "superseded", "failed")
 """States of a dispatch in which nothing more happens."""
 
-FAILING = ("failed", "error", "crashed", "timed_out")
+FAILING = tuple(outcome.value for outcome in FAILED)
 """Outcomes that count against a change, whatever the config expected (an xpass counts only under xfail_strict)."""
 
 SHARDS_SHOWN = 200

@@ -57,7 +57,6 @@ def create_app(settings: Settings) -> FastAPI:
         title="Cross-repository CI relay", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None
     )
     equip(app, engine, settings)
-    app.state.missed = Missed(engine, settings)
     problems.install(app)
     add_security_headers(app)
     for module in (
@@ -97,3 +96,4 @@ def equip(app: FastAPI, engine: Engine, settings: Settings) -> None:
     app.state.live_hub = live.Hub()
     app.state.crcr_summaries = backends.Summaries()
     app.state.counter = callback.Counter(app)
+    app.state.missed = Missed(engine, settings)

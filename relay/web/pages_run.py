@@ -13,6 +13,7 @@ from relay.services import log_tails
 from relay.store import views_run
 from relay.store.db import reading
 from relay.store.views_parts import FAILING
+from relay.web.hud import DAY_S
 from relay.web.page_route import PageRoute
 from relay.web.pages_gantt import seconds_left
 from relay.web.pages_render import render
@@ -20,7 +21,6 @@ from relay.web.pages_stages import progress, shard_progress, stages
 from relay.web.pages_text import run_sentence
 
 Map = dict[str, Any]
-DAY_S = 86400.0
 LOG_SHOWN = 8000
 """Characters of the end of a log that a page carries."""
 router = APIRouter(route_class=PageRoute, include_in_schema=False)

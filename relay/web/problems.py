@@ -126,9 +126,8 @@ async def _unexpected(request: Request, exc: Exception) -> Response:
 
 def _missed(request: Request) -> None:
     """A webhook that is refused is sent once only, unless somebody asks for it again."""
-    missed = getattr(request.app.state, "missed", None)
-    if missed is not None and request.url.path == WEBHOOK:
-        missed.note()
+    if request.url.path == WEBHOOK:
+        request.app.state.missed.note()
 
 
 async def _logged(request: Request, exc: Exception) -> Response:

@@ -16,7 +16,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from selector.configs import roundtrip
 from selector.faults import KILLED, environment_fault
-from selector.model import TestId
+from selector.model import FAILED, TestId
 
 _DTYPE = re.compile(r"does not support dtype (\w+)")
 _KERNEL = re.compile(r"Could not run '(aten::[\w.]+)' with arguments from the '(Quantized|Sparse\w*)?(\w+)' backend")
@@ -38,7 +38,6 @@ _TORCH_WORDS = {
     "UInt32": "uint32",
     "UInt64": "uint64",
 }
-FAILED = ("failed", "error", "crashed", "timed_out")
 
 
 @dataclass(slots=True)

@@ -51,9 +51,8 @@ class DirectoryCache:
             return None
         now = self._clock()
         if now - used > USED_S:
-            with contextlib.suppress(
-                OSError
-            ):  # forgotten at this moment, or somebody else's: it was of use all the same
+            # forgotten at this moment, or somebody else's: it was of use all the same
+            with contextlib.suppress(OSError):
                 os.utime(path, (now, now))
         return value
 

@@ -9,7 +9,7 @@ from selector.plan.ranking import Ranker
 from selector.replay import schedule
 from selector.replay.model import KILLED, Fault
 from selector.replay.statistics import Outcome
-from selector.replay.strategies import Case, Pool, orders
+from selector.replay.strategies import TRACED, Case, Pool, orders
 
 GROUPS = ("scoring, Python", "scoring, native-like", "writing, Python", "writing, native-like")
 
@@ -108,7 +108,7 @@ def _fault(
             not hit and bool(schedule.to_run(order, reached, ran)),
             pool.share(order),
             schedule.first_failure(order, ran, pool) if not schedule.to_run(order, reached, ran) else None,
-            case.decide_s if strategy.startswith("rules") else 0.0,
+            _decided(strategy, case),
             case.recorded.usd if case.recorded is not None and strategy == "rules + model" else 0.0,
             (sum(weight[k] for k in killers if k in chosen), sum(weight.values())) if all_ran else None,
         )
@@ -118,3 +118,10 @@ def _fault(
             if not hit:
                 found.missed.append(Missed(fault, tuple(sorted(killers)), len(order), case.widened))
     return by_rules
+
+
+def _decided(strategy: str, case: Case) -> float:
+    """Seconds that it took to decide."""
+    if strategy == TRACED and case.traced is not None:
+        return case.traced.decide_s
+    return case.decide_s if strategy.startswith("rules") else 0.0

@@ -12,6 +12,7 @@ from selector.model import TestId
 from selector.plan.ranking import LEAST_SECONDS, Ranked, Ranker
 from selector.replay.model import Fault, PoolVariant
 
+TRACED = "rules + trace"
 SHARE = 0.25
 """Part of the suite's seconds that the random strategy takes, and that a ranked one may use."""
 
@@ -51,8 +52,8 @@ class Case:
     decide_s: float
     widened: bool = False
     recorded: Recorded | None = None
-    traced: tuple[ChosenTest, ...] | None = None
-    """what is planned where a trace of the tests is at hand"""
+    traced: Case | None = None
+    """the same fault where a trace of the tests is at hand"""
 
 
 class Pool:
@@ -168,7 +169,7 @@ def orders(case: Case, pool: Pool, seed: str, ranker: Ranker | None = None) -> d
     """Every strategy's variants, in its order."""
     found = {"rules": rules(case, pool)}
     if case.traced is not None:
-        found["rules + trace"] = pool.of(case.traced)
+        found[TRACED] = rules(case.traced, pool)
     if ranker is not None:
         found["rules + ranker"] = ranked(case, pool, ranker)
     if case.recorded is not None:

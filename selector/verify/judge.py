@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from selector.model import Cause, Decision, Mode, Outcome, RunPlan, Side, Stage, TestId, VariantResult
+from selector.model import FAILED, Cause, Decision, Mode, Outcome, RunPlan, Side, Stage, TestId, VariantResult
 from selector.verify.causes import signature
 from selector.verify.faults import MEANING, environment_fault, fault_of
 from selector.verify.judgements import BLAMES, JUDGEMENTS
@@ -13,7 +13,7 @@ from selector.verify.model import ShardProblem, Why
 from selector.verify.text import MESSAGE, NAME, clean
 
 NEW_CODES = frozenset(("new-test",))
-_PLAIN = frozenset((Outcome.FAILED, Outcome.ERROR, Outcome.CRASHED, Outcome.TIMED_OUT))
+_PLAIN = frozenset(FAILED)
 _RAN_WELL = frozenset((Outcome.PASSED, Outcome.XFAILED, Outcome.XPASSED))
 
 

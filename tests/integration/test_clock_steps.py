@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from factories import make_delivery, make_run, shard_spec
 from sqlalchemy import select, update
+from two_clocks import Clocks
 
 from relay.services import leasing
 from relay.services.stepping import AFTER_S, Steps
@@ -19,17 +20,9 @@ NOW = 1_000_000.0
 pytestmark = pytest.mark.both_databases
 
 
-class Clocks:
-    wall, monotonic = NOW, 50.0
-
-    def pass_(self, seconds):
-        self.wall += seconds
-        self.monotonic += seconds
-
-
 @pytest.fixture
 def clocks():
-    return Clocks()
+    return Clocks(NOW)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from relay.cli import select as cli_select
-from relay.errors import RelayError
+from relay.errors import RelayError, SettingsError
 from selector.errors import SelectorError
 
 ROOT = Path(__file__).parents[2]
@@ -312,3 +312,7 @@ def test_one_source_and_a_table_that_can_be_read(upstream: Path, opdb: Path, tmp
     table.write_text(json.dumps({"setup.cfg": 1}))
     with pytest.raises(SelectorError, match="has no object of test files"):
         by(upstream, opdb, base="main~1", head="main", measured=table)
+    with pytest.raises(SelectorError, match="the trace is not gzip"):
+        by(upstream, opdb, base="main~1", head="main", trace=table)
+    with pytest.raises(SettingsError, match="No such file"):
+        by(upstream, opdb, base="main~1", head="main", trace=tmp_path / "none")

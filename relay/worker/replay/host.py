@@ -203,10 +203,10 @@ class _Child:
                     elif "ran" in line:
                         ran = line
                     elif line.get("end") == at and line.get("raw") in RAW:
-                        hits = {"hits": line["hits"]} if line.get("hits") else {}
-                        hits, ran = hits | ran, {}
+                        more = ran | ({"hits": line["hits"]} if line.get("hits") else {})
+                        ran = {}
                         message = child.cut(line.get("message") or line.get("reason"), 300)
-                        end(at, {"raw": line["raw"], "s": line["seconds"], "m": message, **hits})
+                        end(at, {"raw": line["raw"], "s": line["seconds"], "m": message, **more})
                         at, running, since = at + 1, False, time.monotonic()
                         if stop and line["raw"] in BAD:
                             stopped = True

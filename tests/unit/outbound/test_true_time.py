@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from two_clocks import Clocks
 
 from relay.github.true_time import TrueTime, date_of
 
 HOUR = 3600.0
-
-
-class Clocks:
-    wall, monotonic = 1_000_000.0, 50.0
-
-    def pass_(self, seconds):
-        self.wall += seconds
-        self.monotonic += seconds
 
 
 @pytest.fixture
