@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import gzip
 import re
-import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import outbound_servers
+import page_tour
 import pytest
 from page_browser import chromium, fits, shot, sync_api, watched
 
-from relay.demo.github_people import CLIENT_ID, CLIENT_SECRET
 from relay.settings import Settings
 from relay.store import test_names
 from relay.store.schema import dispatch, outbox, pull_request
-from relay.web.app import create_app
 
 pytestmark = pytest.mark.browser
 
@@ -45,24 +42,9 @@ def browser() -> Iterator[Any]:
 @pytest.fixture
 def site(world: Any, tmp_path: Path) -> Iterator[str]:
     """The relay behind a real server, with a GitHub to sign in at and an operator."""
-    allowlist = tmp_path / "allowlist.yml"
-    allowlist.write_text('L4:\n  - torch-spyre/torch-spyre: {executor: workers, device: spyre, oncalls: ["@ana"]}\n')
-    listener = socket.create_server(("127.0.0.1", 0))
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    with outbound_servers.local_github(tmp_path) as github:
-        github.hub.people.add("oscar")
-        settings = Settings(
-            data_dir=tmp_path,
-            public_url=url,
-            allowlist=str(allowlist),
-            github_api_url=github.url,
-            github_url=github.url,
-            oauth_client_id=CLIENT_ID,
-            oauth_client_secret=CLIENT_SECRET,
-            operators=["oscar"],
-        )
-        with outbound_servers.serving(create_app(settings), listener):
-            yield url
+    listing = 'L4:\n  - torch-spyre/torch-spyre: {executor: workers, device: spyre, oncalls: ["@ana"]}\n'
+    with page_tour.site(tmp_path, Settings(data_dir=tmp_path).database, "", listing) as url:
+        yield url
 
 
 def sign_in(page: Any, login: str) -> None:
