@@ -92,9 +92,16 @@ class Ran:
 
 
 def run(
-    tmp: Path, files: dict[str, str], configs: dict[str, str], capability: str = "", *, execute: bool = True
+    tmp: Path,
+    files: dict[str, str],
+    configs: dict[str, str],
+    capability: str = "",
+    *,
+    execute: bool = True,
+    hashes: str = "",
 ) -> Ran:
-    """``files``: path below the tree -> source."""
+    """``files``: path below the tree -> source; ``hashes``: seed of Python's hashes, in whose order upstream makes the
+    tests of a class."""
     tree = tmp / "tree"
     for name, source in files.items():
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
@@ -116,6 +123,7 @@ def run(
         "PYTORCH_TESTING_DEVICE_ONLY_FOR": "privateuse1",
         "OMP_NUM_THREADS": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": hashes or "random",
     }
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(tmp / "job.json")],

@@ -43,11 +43,11 @@ def make_test_class(base: Any, device_type: str = "privateuse1") -> Any:
                 policy = reuse.policy(test_id, parametrize.facts(test, policy))
             why_empty: list[str] = []
             cls._relay_policy, cls._relay_why_empty = policy, why_empty
-            size = len(vars(cls))
             if own_type == "privateuse1":
-                # what the set-up below, that is left out, does at some variant of some test: by it a class's overrides
-                # of ops are found, so it has to be there before the first
+                # upstream's set-up of the class, which is left out below, does it at some variant of some test: by it a
+                # class's overrides of ops are found, so it has to be there before the first
                 cls.device_type = torch._C._get_privateuse1_backend_name()
+            size = len(vars(cls))
             try:
                 super().instantiate_test(name, _with_narrowed(test, policy, why_empty), generic_cls=generic_cls)
             finally:

@@ -149,9 +149,10 @@ test_suite_config:
 """
 
 
-@pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    return reuse_process.run(tmp_path_factory.mktemp("limits"), {"test/test_limits.py": SOURCE}, {"x.yaml": CONFIG})
+@pytest.fixture(scope="module", params=["1", "2"])
+def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    files = {"test/test_limits.py": SOURCE}
+    return reuse_process.run(tmp_path_factory.mktemp("limits"), files, {"x.yaml": CONFIG}, hashes=request.param)
 
 
 def test_the_allowlist_narrows_and_the_config_narrows_further(ran: Ran) -> None:

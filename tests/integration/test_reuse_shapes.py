@@ -216,11 +216,11 @@ test_suite_config:
 """
 
 
-@pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+@pytest.fixture(scope="module", params=["1", "2"])
+def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     files = {"test/test_shapes.py": SOURCE, "test/shared_base.py": SHARED}
     sheet = "capability: {name: little, device: spyre, dtypes: [float32]}"
-    return reuse_process.run(tmp_path_factory.mktemp("shapes"), files, {"x.yaml": CONFIG}, sheet)
+    return reuse_process.run(tmp_path_factory.mktemp("shapes"), files, {"x.yaml": CONFIG}, sheet, hashes=request.param)
 
 
 def test_device_decorators_are_opened_by_policy_alone(ran: Ran) -> None:
