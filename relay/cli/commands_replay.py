@@ -17,6 +17,7 @@ Files = Annotated[list[str] | None, typer.Option("--file", help="Test file of th
 Count = Annotated[int | None, typer.Option(help="Faults that some test reaches; default: all that are drawn.")]
 Share = Annotated[float, typer.Option(help="Part of a large file's variants that the pool takes.")]
 Most = Annotated[int, typer.Option(help="Variants of a file that the pool takes at most.")]
+PoolMinutes = Annotated[float, typer.Option(help="Minutes that taking the pool may last: more of them, more variants.")]
 Full = Annotated[int, typer.Option(help="Faults that are run to the end, for the recall of tests.")]
 RankerFile = Annotated[Path | None, typer.Option("--ranker", help="Weights of relay learn: one more strategy.")]
 ModelRun = Annotated[Path | None, typer.Option(help="A model's recorded answers: one more strategy.")]
@@ -35,6 +36,7 @@ def replay_run(
     share: Share = 0.02,
     most: Most = 700,
     full: Full = 20,
+    pool_minutes: PoolMinutes = 8.0,
     ranker: RankerFile = None,
     model_run: ModelRun = None,
     trace: Annotated[bool, typer.Option(help="Follow what the tests run: one more strategy.")] = False,
@@ -43,8 +45,9 @@ def replay_run(
     from relay.cli import replay
 
     given = replay.Given(
-        upstream, configs, work, seed, files or (), faults, minutes, share, most, full, ranker, model_run, trace=trace
-    )
+        upstream, configs, work, seed, files or (), faults, minutes, share, most, full, ranker, model_run, trace=trace,
+        pool_s=pool_minutes * 60,
+    )  # fmt: skip
     raise typer.Exit(replay.run(given))
 
 
@@ -59,6 +62,7 @@ def replay_show(
     share: Share = 0.02,
     most: Most = 700,
     full: Full = 20,
+    pool_minutes: PoolMinutes = 8.0,
     ranker: RankerFile = None,
     model_run: ModelRun = None,
     reports: Annotated[Path | None, typer.Option(help="Write what the setting replay_reports takes.")] = None,
@@ -68,7 +72,10 @@ def replay_show(
     """Print the table of what a replay has run so far. Runs nothing."""
     from relay.cli import replay
 
-    given = replay.Given(upstream, configs, work, seed, files or (), faults, None, share, most, full, ranker, model_run)
+    given = replay.Given(
+        upstream, configs, work, seed, files or (), faults, None, share, most, full, ranker, model_run,
+        pool_s=pool_minutes * 60,
+    )  # fmt: skip
     raise typer.Exit(replay.show(given, as_json=as_json, reports=reports, missed=missed))
 
 
@@ -113,11 +120,14 @@ def learn(
     share: Share = 0.02,
     most: Most = 700,
     full: Full = 20,
+    pool_minutes: PoolMinutes = 8.0,
 ) -> None:
     """Fit a ranker to a replay's faults, those of kinds that only score left out (needs torch)."""
     from relay.cli import replay
 
-    given = replay.Given(upstream, configs, work, seed, files or (), None, None, share, most, full)
+    given = replay.Given(
+        upstream, configs, work, seed, files or (), None, None, share, most, full, pool_s=pool_minutes * 60
+    )
     raise typer.Exit(replay.learn(given, out))
 
 

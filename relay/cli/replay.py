@@ -44,6 +44,7 @@ class Given:
     ranker: Path | None = None
     model_run: Path | None = None
     least: int = 100
+    pool_s: float = 480.0
     fault_s: float = 60.0
     quotas: tuple[tuple[str, int], ...] = tuple(catalogue.QUOTAS.items())
     trace: bool = False
@@ -53,8 +54,9 @@ def session(given: Given, console: Console) -> Session:
     """The replay of these settings, new or gone on with."""
     ground = Ground(given.upstream, given.configs, given.work, tuple(given.files) or POOL_FILES)
     settings = Settings(
-        given.seed, given.share, given.least, given.most, fault_s=given.fault_s, full=given.full, quotas=given.quotas
-    )
+        given.seed, given.share, given.least, given.most, given.pool_s, given.fault_s, full=given.full,
+        quotas=given.quotas,
+    )  # fmt: skip
     found = Session(ground, settings, lambda text: console.print(text, highlight=False), tracing=given.trace)
     if given.model_run is not None:
         found.recorded = read_recorded(given.model_run)
