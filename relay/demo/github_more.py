@@ -72,6 +72,13 @@ def add_comments(app: FastAPI, ledger: Ledger, allow: Allow, body: Body) -> None
         ledger.comments[comment] |= {"body": text, "updated_at": stamp(ledger.clock())}
         return ledger.comments[comment]
 
+    @app.delete("/repos/{owner}/{repo}/issues/comments/{comment}", status_code=204)
+    async def delete(owner: str, repo: str, comment: int, request: Request) -> Response:
+        allow(request, f"{owner}/{repo}", "pull_requests")
+        if ledger.comments.pop(comment, None) is None:
+            raise GithubError(404, "Not Found")
+        return Response(status_code=204)
+
     @app.get("/repos/{owner}/{repo}/issues/{number}/comments")
     async def listed(owner: str, repo: str, number: int, request: Request, since: str = "") -> Any:
         allow(request, f"{owner}/{repo}", "pull_requests", "read")

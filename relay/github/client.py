@@ -58,6 +58,10 @@ class GitHub(App):
         path = f"/issues/comments/{quote(comment_id, safe='')}"
         return self._on_repo(repo, COMMENTS, "PATCH", path, json={"body": text})
 
+    def delete_comment(self, repo: str, comment_id: str) -> Answer:
+        """404: it is gone already."""
+        return self._on_repo(repo, COMMENTS, "DELETE", f"/issues/comments/{quote(comment_id, safe='')}")
+
     def cancel_run(self, repo: str, run_id: str) -> Answer:
         """Cancels a workflow run; 409: it has ended by itself."""
         return self._on_repo(repo, ACTIONS, "POST", f"/actions/runs/{quote(run_id, safe='')}/cancel")

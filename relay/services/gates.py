@@ -21,7 +21,7 @@ REVIVED = ("not-installed", "installation-suspended", "permission-missing")
 
 
 def on_github(kind: str) -> bool:
-    return kind != "hud"
+    return kind not in ("hud", "hud_recheck")
 
 
 def look(conn: Connection, targets: Iterable[str], now: float) -> dict[str, Gate]:

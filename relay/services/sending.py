@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Engine, Row
 from relay.domain.circuit import Gate, owner_of
 from relay.domain.retry import Kind, Reply, Settlement, settle
 from relay.github.client import Answer, NotSent
-from relay.services import gates
+from relay.services import effects_recheck, gates
 from relay.services.effects import Clients, Effect, Look, Unwanted
 from relay.services.effects_actions import make
 from relay.steps import step
@@ -221,6 +221,7 @@ def _written(conn: Connection, one: _Sending, now: float) -> Settlement | None:
         response = {k: body[k] for k in RESPONSE_KEYS if k in body} if body else None
         outbox.mark_sent(conn, row.id, status=reply.status, response=response, now=now)
         one.effect.sent(conn, one.answer, now)
+        effects_recheck.ask(conn, row, now)
     elif outcome.state == "parked":
         if outbox.mark_parked(conn, row.id, ambiguous=doubt, status=reply.status, error=error, now=now):
             one.effect.lost(conn, error, now)

@@ -97,10 +97,10 @@ def set_check_run(conn: Connection, job_id: str, check_run_id: str) -> None:
     conn.execute(update(job).where(job.c.id == job_id, job.c.check_run_id.is_(None)).values(check_run_id=check_run_id))
 
 
-def check_runs(conn: Connection, dispatch_id: str) -> set[str]:
-    """The ids of the check runs that we know to belong to jobs of a dispatch."""
-    query = select(job.c.check_run_id).where(job.c.dispatch_id == dispatch_id, job.c.check_run_id.is_not(None))
-    return set(conn.execute(query).scalars())
+def check_runs(conn: Connection, dispatch_id: str) -> dict[str, str]:
+    """The check runs that we know to belong to jobs of a dispatch: check run's id -> job's id."""
+    mine = (job.c.dispatch_id == dispatch_id, job.c.check_run_id.is_not(None))
+    return {row.check_run_id: row.id for row in conn.execute(select(job.c.check_run_id, job.c.id).where(*mine))}
 
 
 def _dispatched_at(conn: Connection, dispatch: Row[Any]) -> float:

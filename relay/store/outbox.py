@@ -112,6 +112,18 @@ def make_due(conn: Connection, now: float) -> None:
     )
 
 
+def was_in_doubt(conn: Connection, row: Row[Any]) -> bool:
+    """Whether an earlier effect of the row's stream was tried more than once, so that one of its tries may still come
+    to something."""
+    earlier = select(outbox.c.id).where(outbox.c.stream == row.stream, outbox.c.id < row.id, outbox.c.attempts > 1)
+    return conn.execute(earlier.limit(1)).first() is not None
+
+
+def of_stream(conn: Connection, stream: str) -> list[Row[Any]]:
+    """All effects of a stream in their order."""
+    return list(conn.execute(select(outbox).where(outbox.c.stream == stream).order_by(outbox.c.id)))
+
+
 def get(conn: Connection, outbox_id: int) -> Row[Any] | None:
     return conn.execute(select(outbox).where(outbox.c.id == outbox_id)).one_or_none()
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import relay as package
 from relay.cli import app
 from relay.queue import tasks
-from relay.services import effects_pull, sending
+from relay.services import effects_pull, effects_recheck, sending
 from relay.services.effects_actions import EFFECTS
 from relay.store import outbox
 
@@ -84,6 +84,25 @@ def reach(relay, kind):
         ledger.runs[55].update(status="completed", conclusion="failure")
         number = relay.checks("/ci/tests")[0]["id"]
         relay.webhook("check_run", rerequested("check_run", A, number))
+    if kind in ("recheck", "hud_recheck"):
+        reach_a_look_afterwards(relay, event)
+
+
+def reach_a_look_afterwards(relay, event):
+    """What was in doubt is performed late: a check run is there twice, the dashboard's row goes back."""
+    for path in (".*/check-runs", "/api/crcr/results"):
+        relay.world.fail(path=path, method="POST", status=504)
+    relay.report(event, "in_progress", repo="org/four")
+    relay.turn()
+    relay.wait(5)
+    relay.report(event, "completed", "success", repo="org/four")
+    relay.turn()
+    for call in [call for call in relay.world.calls("POST") if call["status"] == 504]:
+        if call["path"].endswith("/check-runs"):
+            relay.world.hub.ledger.put_check_run("pytorch/pytorch", call["body"])
+        else:
+            relay.world.hub.hud.store(call["body"])
+    relay.ahead += 31
 
 
 def arrived(relay, kind):
@@ -93,6 +112,10 @@ def arrived(relay, kind):
         return max(ledger.dispatches.values())
     if kind == "check_run":
         return len(relay.checks("/ci/tests"))
+    if kind == "recheck":
+        return len({(run["status"], run["conclusion"]) for run in relay.checks("/ci/tests")})
+    if kind == "hud_recheck":
+        return [row["status"] for row in relay.world.hub.hud.rows.values()].count("completed")
     if kind == "comment":
         return len(relay.comments())
     if kind == "rerun":
@@ -113,8 +136,9 @@ def test_what_is_asked_for_anywhere_is_of_a_kind_that_the_sender_knows():
                 named = [word.value for word in call.keywords if word.arg == "kind"]
                 found = (named or call.args[1:2])[0]
                 asked.setdefault(found.value if isinstance(found, ast.Constant) else ast.unparse(found), path.name)
-    assert {"KIND", "dispatch", "hud"} <= set(asked)
+    assert {"KIND", "kind", "dispatch", "hud"} <= set(asked)
     asked[effects_pull.KIND] = asked.pop("KIND")
+    asked |= dict.fromkeys((effects_recheck.KIND, effects_recheck.OF_HUD), asked.pop("kind"))
     assert set(asked) == set(KINDS), asked
 
 
@@ -130,7 +154,7 @@ def test_a_sender_that_dies_after_the_send_leaves_one_effect(relay, monkeypatch,
             }  # fmt: skip
     relay.wait(outbox.CLAIM_S + 1)
     relay.wait(60)
-    assert {row.state for row in relay.rows(kind=kind)} == {"sent"}
+    assert {row.state for row in relay.rows(kind=kind) if row.created_at <= relay.now} == {"sent"}
     assert arrived(relay, kind) == 1
 
 
@@ -152,12 +176,14 @@ def test_a_dashboard_that_is_away_for_ten_minutes_gets_everything_in_order_and_o
     relay.wait(300)
     asked = [row.payload for row in relay.rows(kind="hud")]
     received = relay.world.hub.hud.received
-    assert len(received) == len(asked) == len(relay.rows(kind="hud", state="sent"))
+    assert len(asked) == len(relay.rows(kind="hud", state="sent"))
+    again = relay.rows(kind="hud_recheck", state="sent")
+    assert len(received) == len(asked) + len(again)
     for name in jobs:
         mine = [_flow(body)["status"] for body in received if _flow(body)["job_name"] == name]
-        assert mine == [_flow(body)["status"] for body in asked if _flow(body)["job_name"] == name]
-    keys = [(_flow(b)["job_name"], _flow(b)["status"]) for b in received]
-    assert len(keys) == len(set(keys))
+        once = [_flow(body)["status"] for body in asked if _flow(body)["job_name"] == name]
+        # the last one may be told a second time, half a minute later: a try of the first may still have arrived
+        assert mine in (once, [*once, once[-1]][:3])
     ended = {row["job_name"] for row in relay.world.hub.hud.rows.values() if row["status"] == "completed"}
     assert ended == set(jobs[:10])
 

@@ -123,7 +123,7 @@ def test_after_a_long_outage_one_tries_and_then_all_go(relay, path):
     relay.turn()
     gates.look_for_an_end(relay.engine, memory, relay.now)
     relay.turn()
-    assert [row.last_error for row in relay.rows() if row.state == "due"] == []
+    assert [row.last_error for row in relay.rows() if row.state == "due" and "recheck" not in row.kind] == []
 
 
 def test_a_wait_that_was_asked_for_is_not_cut_short(relay):

@@ -37,7 +37,7 @@ Begin = Callable[[RelayUnderChaos, random.Random], AbstractContextManager[None]]
 class Fault:
     """``when``: the query that tells that the pull request has come far enough. ``lasts``: seconds, ``long``: in the
     long run. ``needs``: what the machine must have. ``both``: on either database, else with PostgreSQL and Redis
-    alone."""
+    alone. ``after``: seconds after which what came late is in order again, at the latest."""
 
     name: str
     begin: Begin
@@ -47,6 +47,7 @@ class Fault:
     needs: str = ""
     both: bool = False
     family: str = ""
+    after: float = 0.0
 
 
 def _kill(*names: str) -> Begin:
@@ -258,9 +259,11 @@ FAULTS = (
     *_family(
         "github",
         Fault("GitHub slow (3 s a call)", _answers(GITHUB, delay_s=3), ROUTED, 8, 20),
-        # GitHub ends what it has not done in 10 s; whatever it does later than that would be done twice
+        # GitHub ends what it has not done in 10 s
         Fault("GitHub slower than we wait (9.5 s a call)", _answers(GITHUB, delay_s=9.5), ROUTED, 10, 20),
         Fault("GitHub failing (502)", _answers(GITHUB, status=502), ROUTED, 8, 60, both=True),
+        # and yet: what it does when nobody waits any more is there twice, and must say one thing in the end
+        Fault("GitHub does what it is asked 25 s later", _answers(EFFECTS, delay_s=25), ROUTED, 12, 20, after=60),
         Fault("GitHub asks for time", _answers(GITHUB, retry_after=2), ROUTED, 6, 15),
         Fault("GitHub's answers lost", _answers(EFFECTS, drop=True), ROUTED, 8, 20),
     ),
@@ -281,6 +284,7 @@ FAULTS = (
     *_family(
         "hud",
         Fault("HUD slow (3 s a call)", _answers(HUD, delay_s=3), ROUTED, 8, 20),
+        Fault("HUD does what it is asked 25 s later", _answers(HUD, delay_s=25), ROUTED, 12, 20, after=60),
         Fault("HUD failing (503)", _answers(HUD, status=503), ROUTED, 8, 60, both=True),
         Fault("HUD's answers lost", _answers(HUD, drop=True), ROUTED, 8, 20),
     ),

@@ -107,9 +107,9 @@ def _round(relay: RelayUnderChaos, traffic: Traffic, fault: Fault, rng: random.R
     some.append(traffic.open(ours=False))
     traffic.settle(some, over, SETTLE_S)
     recovery = max(one.gap for one in some)
-    # with SQLite the only worker's room is on the full disk as well
-    neutral = fault.family == "disk" and relay.database == "sqlite"
-    findings: Findings = check(relay, some, recovery, neutral=neutral)
+    if fault.after:
+        hold(relay, fault.after)
+    findings: Findings = check(relay, some, recovery, late=fault.after > 0)
     state = relay.control("GET", "state")
     return Round(
         fault.name, relay.database, ended - broke, recovery, time.monotonic() - began,
