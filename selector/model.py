@@ -239,11 +239,13 @@ class OnTrial:
 @dataclass(frozen=True, slots=True)
 class Shadow:
     """What was evaluated and not acted upon. ``orders``: by ranker, the one in force included, the tests that it would
-    run, in its order; ``seconds`` that each is thought to cost; ``opinions`` of rules and models."""
+    run, in its order; ``seconds`` that each is thought to cost; ``opinions`` of rules and models; ``seen``: what
+    rankers saw of each planned test, in the order of `selector.plan.ranking.SEEN`."""
 
     orders: Mapping[str, tuple[TestId, ...]] = field(default_factory=dict)
     seconds: Mapping[TestId, float] = field(default_factory=dict)
     opinions: tuple[OnTrial, ...] = ()
+    seen: Mapping[TestId, tuple[float | None, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

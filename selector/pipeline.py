@@ -106,10 +106,12 @@ def select(request: SelectionRequest) -> Selection:
     joined = _joined(request, found, sorted_out, sort, run_plan, planned)
     run_plan, planned = joined.plan, joined.decisions
     ranked = rank(sorted_out.relevant, request.configs, request.capability, request.history)
+    runs = {item.test for item in run_plan.tests}
     shadow = Shadow(
         orders(ranked, request.budget.capacity, more=request.rankers),
         {one.test: round(one.seconds, 3) for one in ranked},
         (*_would_reach(found, sort), *_would_suspect(request, found, run_plan), *sorted_out.on_trial),
+        {one.test: one.seen() for one in ranked if one.test in runs},
     )
     done = now()
     variants = {relevant.test: relevant.est_variants for relevant in (*sorted_out.relevant, *joined.relevant)}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from relay.cli.groups import app, replay_app
+from relay.cli.groups import ConfigFile, app, replay_app
 
 Upstream = Annotated[Path, typer.Option(help="Root of an upstream checkout: its tests and native sources.")]
 Work = Annotated[Path, typer.Option(help="Folder of this replay's state; the same one goes on with it.")]
@@ -109,26 +110,44 @@ def replay_history(
     raise typer.Exit(body.run(repository, work, head, commits, seed, opdb, minutes, as_json=as_json))
 
 
+class Source(StrEnum):
+    """What `relay learn` learns from."""
+
+    REPLAY = "replay"
+    HISTORY = "history"
+
+
 @app.command()
 def learn(
-    upstream: Upstream,
-    work: Work,
     out: Annotated[Path, typer.Option(help="File for the weights.")],
+    source: Annotated[
+        Source, typer.Option("--from", help="A replay's faults, or the relay's database.")
+    ] = Source.REPLAY,
+    config: ConfigFile = None,
+    device: Annotated[str | None, typer.Option(help="history: the device; default: the setting's.")] = None,
+    upstream: Annotated[Path | None, typer.Option(help="replay: root of the upstream checkout.")] = None,
+    work: Annotated[Path | None, typer.Option(help="replay: folder of its state.")] = None,
     configs: Configs = DEVICE,
     seed: Seed = "1",
     files: Files = None,
     share: Share = 0.02,
     most: Most = 700,
     full: Full = 20,
-    pool_minutes: PoolMinutes = 8.0,
 ) -> None:
-    """Fit a ranker to a replay's faults, those of kinds that only score left out (needs torch)."""
+    """Fit a ranker for the trial (needs torch): to a replay's faults, those of kinds that only score left out, or to
+    what the changes of trusted authors broke in the relay's own runs."""
+    from relay.cli import learn as body
     from relay.cli import replay
+    from relay.errors import BadRequest
 
-    given = replay.Given(
-        upstream, configs, work, seed, files or (), None, None, share, most, full, pool_s=pool_minutes * 60
-    )
-    raise typer.Exit(replay.learn(given, out))
+    if source is Source.HISTORY:
+        if upstream is not None or work is not None:
+            raise BadRequest("relay learn --from history takes no --upstream and no --work", "it reads the database")
+        raise typer.Exit(body.from_history(config, device, out))
+    if upstream is None or work is None:
+        raise BadRequest("relay learn --from replay needs --upstream and --work", "or --from history")
+    given = replay.Given(upstream, configs, work, seed, files or (), None, None, share, most, full)
+    raise typer.Exit(body.from_replay(given, out))
 
 
 @app.command()

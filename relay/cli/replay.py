@@ -1,4 +1,4 @@
-"""The bodies of ``relay replay`` and ``relay learn``."""
+"""The bodies of ``relay replay``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from selector.replay import catalogue
 from selector.replay.evaluate import GROUPS, Evaluation, evaluate
 from selector.replay.model import is_scoring
 from selector.replay.statistics import Line, Outcome, line, table
-from selector.replay.training import examples
 
 WIDTH = 150
 
@@ -100,19 +99,6 @@ def show(
         out.file.write(json.dumps(to_value(found, replay), indent=1) + "\n")
     else:
         print_tables(found, replay, out)
-    return 0
-
-
-def learn(given: Given, target: Path, console: Console | None = None) -> int:
-    """Fits a ranker to the replay's faults of the writing kinds and writes its weights. Raises TooLittle."""
-    from relay.worker.learn import fit
-
-    out = console or Console(soft_wrap=True)
-    replay = session(given, out)
-    found = list(examples(replay.faults, replay.pool(), replay.cases, replay.known))
-    fitted = fit(found, {"replay": given.seed, "kinds": "writing"}, given.seed).value
-    target.write_text(json.dumps(fitted, indent=1), encoding="utf-8")
-    out.print(f"{target}: {len(fitted['features'])} weights; held out: {fitted['metrics']}", highlight=False)
     return 0
 
 

@@ -19,6 +19,7 @@ from selector.model import FAILED, Decision, Evidence, Outcome, PlannedTest, Sel
 from selector.plan import History
 from selector.plan.codes import CONFIG, DEFAULT
 from selector.plan.explore import CODE, DECIDED, TEST_SECONDS, draw, explores
+from selector.plan.ranking import SEEN
 from selector.plan.standing import Standing
 from selector.plan.trunk import standing
 from selector.verify.faults import environment_fault
@@ -122,8 +123,8 @@ def extend(
 
 
 def shadow_map(shadow: Shadow) -> dict[str, Any]:
-    """What was evaluated and not acted upon, for the plan's row: ids by ranker, what each test is thought to cost, and
-    what rules and models on trial would have decided otherwise, the first ones with their reasons."""
+    """What was evaluated and not acted upon, for the plan's row: ids by ranker, what each test is thought to cost, what
+    rules and models on trial would have decided otherwise, the first ones with their reasons, and what rankers saw."""
     return {
         "orders": {name: [str(test) for test in tests] for name, tests in shadow.orders.items()},
         "seconds": {str(test): seconds for test, seconds in shadow.seconds.items()},
@@ -138,4 +139,5 @@ def shadow_map(shadow: Shadow) -> dict[str, Any]:
             }
             for one in shadow.opinions
         ],
+        "seen": {"columns": list(SEEN), "rows": {str(test): list(row) for test, row in shadow.seen.items()}},
     }

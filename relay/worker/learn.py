@@ -5,29 +5,17 @@ A logistic regression: few features, few thousand examples, and weights that a p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from relay.errors import RelayError
-from relay.worker.replay.job import taken
 from selector.plan.learned import CODE, FORMAT, NUMBERS, features
-from selector.replay.training import Example
+from selector.plan.learning import LEAST, Example, TooLittle
 
-LEAST_FAULTS = 10
-HELD_OUT = 0.25
-"""Part of the faults that the metrics are of; the weights are fitted to the others."""
 L2 = 1e-2
 STEPS = 200
-
-
-class TooLittle(RelayError):
-    """There is nothing to learn from."""
-
-    code = "learn-too-little"
-    status = 409
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,29 +25,28 @@ class Fitted:
     value: dict[str, Any]
 
 
-def fit(examples: Sequence[Example], origin: dict[str, Any], seed: str) -> Fitted:
-    """Weights by all faults that are not held out; metrics by those that are. The same examples and seed give the same
-    weights. Raises TooLittle."""
-    faults = sorted({one.fault for one in examples})
-    if len(faults) < LEAST_FAULTS:
-        raise TooLittle(
-            f"{len(faults)} faults that some test finds, of kinds that may be learned from",
-            f"{LEAST_FAULTS} are needed",
-        )
-    held = {fault for fault in faults if taken(f"{seed} held", fault, HELD_OUT)}
-    learned = [one for one in examples if one.fault not in held]
-    tested = [one for one in examples if one.fault in held]
+def fit(examples: Sequence[Example], held: Collection[str], unit: str, origin: dict[str, Any]) -> Fitted:
+    """Weights by all changes that are not ``held`` out; metrics by those that are. ``unit``: what the changes are, in
+    the plural. The same examples give the same weights. Raises TooLittle."""
+    changes = {one.change for one in examples}
+    if len(changes) < LEAST:
+        raise TooLittle(f"{len(changes)} {unit} that some planned test finds", f"{LEAST} are needed")
+    learned = [one for one in examples if one.change not in held]
+    tested = [one for one in examples if one.change in held]
+    if not learned:
+        raise TooLittle(f"all {len(changes)} {unit} are held out", "none is left to learn from")
     codes = sorted({one.ranked.codes[0] for one in learned if one.ranked.codes})
     names = [*NUMBERS, *(CODE + code for code in codes)]
     torch.manual_seed(0)
     weights, bias = _fitted(learned, names)
     chances = _chances(tested, names, weights, bias)
     metrics = {
-        "faults": len(held),
+        unit: len(changes & set(held)),
         "tests": len(tested),
         "log_loss": round(_log_loss(chances, tested), 4),
         "log_loss_of_the_mean": round(_log_loss([_rate(learned)] * len(tested), tested), 4),
         "auc": _auc(chances, tested),
+        "auc_in_force": _auc([one.ranked.chance for one in tested], tested),
     }
     return Fitted(
         {
@@ -68,7 +55,7 @@ def fit(examples: Sequence[Example], origin: dict[str, Any], seed: str) -> Fitte
             "weights": [round(w, 6) for w in weights],
             "bias": round(bias, 6),
             "metrics": metrics,
-            "origin": {**origin, "faults": len(faults) - len(held), "tests": len(learned), "torch": torch.__version__},
+            "origin": {**origin, unit: len(changes - set(held)), "tests": len(learned), "torch": torch.__version__},
         }
     )
 
@@ -111,12 +98,12 @@ def _log_loss(chances: Sequence[float], examples: Sequence[Example]) -> float:
 
 
 def _auc(chances: Sequence[float], examples: Sequence[Example]) -> float | None:
-    """How often a test that failed is above one of the same fault that did not; None where there is no such pair."""
+    """How often a test that failed is above one of the same change that did not; None where there is no such pair."""
     above = pairs = 0.0
-    by_fault: dict[str, list[tuple[float, bool]]] = {}
+    by_change: dict[str, list[tuple[float, bool]]] = {}
     for chance, one in zip(chances, examples, strict=True):
-        by_fault.setdefault(one.fault, []).append((chance, one.failed))
-    for rows in by_fault.values():
+        by_change.setdefault(one.change, []).append((chance, one.failed))
+    for rows in by_change.values():
         good = torch.tensor([c for c, failed in rows if failed], dtype=torch.float64)
         bad = torch.tensor([c for c, failed in rows if not failed], dtype=torch.float64)
         if len(good) and len(bad):

@@ -13,7 +13,7 @@ What the change itself edits or adds runs first and is never cut.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from selector.model import TestId
@@ -44,6 +44,12 @@ class Ranked:
     codes: tuple[str, ...] = ()
     limited: bool = False
 
+    def seen(self) -> tuple[float | None, ...]:
+        """What SEEN names, as plain numbers."""
+        touched = None if self.touched is None else int(self.touched)
+        numbers = (self.mates, touched, self.broke, self.runs, int(self.limited))
+        return (int(self.must_run), round(self.weight, 6), round(self.seconds, 3), *numbers)
+
     @property
     def chance(self) -> float:
         """0..1: how probable it is that the test fails with this change."""
@@ -61,6 +67,28 @@ class Ranked:
         touch = {None: "not known to touch the device", True: "seen on the device", False: "seen idle"}[self.touched]
         history = f"began to fail {self.broke} times in {self.runs} runs" if self.runs else "no history"
         return f"chance {self.chance:.2%} (weight {self.weight:g}, {touch}, {history}), {self.value:.2%} a second"
+
+
+SEEN = ("must_run", "weight", "seconds", "mates", "touched", "broke", "runs", "limited")
+"""What is kept of a planned test beside its codes, for those who learn from it later"""
+
+
+def ranked_of(test: TestId, codes: Sequence[str], seen: Mapping[str, float | None]) -> Ranked:
+    """What rankers saw of a test, by the names of SEEN. KeyError, TypeError, ValueError for what was kept otherwise."""
+    touched = seen["touched"]
+    number = {name: float(value) for name, value in seen.items() if value is not None}
+    return Ranked(
+        test,
+        bool(number["must_run"]),
+        number["weight"],
+        number["seconds"],
+        int(number["mates"]),
+        None if touched is None else bool(touched),
+        int(number["broke"]),
+        int(number["runs"]),
+        tuple(codes),
+        bool(number["limited"]),
+    )
 
 
 Ranker = Callable[[Ranked], tuple[float, ...]]

@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
-from selector.plan.ranking import Ranked
+from selector.plan.learning import Example
 from selector.replay.model import KILLED, Fault
 from selector.replay.strategies import Case, Pool, ranked_tests
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A planned test of a fault. ``failed``: some of its variants did."""
-
-    fault: str
-    ranked: Ranked
-    failed: bool
 
 
 def examples(

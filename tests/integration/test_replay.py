@@ -14,10 +14,11 @@ from rich.console import Console
 
 from relay.cli import replay as cli_replay
 from relay.cli import trace
+from relay.cli.learn import from_replay
 from relay.cli.replay import Given, session
 from relay.errors import SettingsError
-from relay.worker.learn import TooLittle
 from selector.discover.traced import Trace
+from selector.plan.learning import TooLittle
 from selector.replay.evaluate import evaluate
 from selector.replay.model import KILLED
 
@@ -149,8 +150,8 @@ def test_other_settings_do_not_mix_with_a_replay(replayed: Replayed) -> None:
 
 
 def test_too_few_faults_teach_nothing(replayed: Replayed, tmp_path: Path) -> None:
-    with pytest.raises(TooLittle, match="faults that some test finds"):
-        cli_replay.learn(replayed.given, tmp_path / "ranker.json", Console(file=io.StringIO()))
+    with pytest.raises(TooLittle, match="faults that some planned test finds"):
+        from_replay(replayed.given, tmp_path / "ranker.json", Console(file=io.StringIO()))
     assert not (tmp_path / "ranker.json").exists()
 
 

@@ -143,7 +143,7 @@ def test_only_writing_kinds_are_learned_from() -> None:
     cases = {PYTHON.id: CASE, SCORED.id: Case(SCORED, CASE.chosen, 0.1)}
     known = {PYTHON.id: {S1.key: SURVIVED, A1.key: KILLED}, SCORED.id: {A1.key: KILLED}}
     found = list(examples([PYTHON, SCORED], POOL, cases, known))
-    assert {one.fault for one in found} == {PYTHON.id}
+    assert {one.change for one in found} == {PYTHON.id}
     assert {one.ranked.test: one.failed for one in found} == {SUB: False, ADD: True}
     assert all(isinstance(one.ranked, Ranked) for one in found)
 
