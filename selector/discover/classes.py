@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 
-from selector.discover import literals
+from selector.discover import conditions, literals
 from selector.discover.records import UNKNOWN, ClassRecord, DbUse, Decorator, Instantiation, MethodRecord
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -81,10 +81,14 @@ def _test(node: Function, scope: literals.Scope) -> MethodRecord:
 
 
 def _decorator(node: ast.expr, scope: literals.Scope) -> Decorator:
+    line = node.lineno
+    node = _skip_of(node, scope) or node
     if not isinstance(node, ast.Call):
-        return Decorator(literals.dotted(node).rpartition(".")[2] or UNKNOWN, node.lineno)
+        return Decorator(literals.dotted(node).rpartition(".")[2] or UNKNOWN, line)
     name = literals.dotted(node.func).rpartition(".")[2] or UNKNOWN
     args = [_short(a, scope) for a in node.args]
+    if name in conditions.SKIPS and args:
+        args[0] = conditions.as_text(node.args[0], scope)
     args += [f"{k.arg}={_short(k.value, scope)}" for k in node.keywords if k.arg]
     names: set[str] = set()
     if not name.endswith("ops"):
@@ -94,7 +98,21 @@ def _decorator(node: ast.expr, scope: literals.Scope) -> Decorator:
                     names.add(inner.id)
                 elif isinstance(inner, ast.Attribute):
                     names.add(inner.attr)
-    return Decorator(name, node.lineno, tuple(args), tuple(sorted(names)))
+    return Decorator(name, line, tuple(args), tuple(sorted(names)))
+
+
+def _skip_of(node: ast.expr, scope: literals.Scope) -> ast.Call | None:
+    """The skip that a decorator of the module stands for: ``needs_x = skipIf(...)``, or a ``partial`` of it, called."""
+    called = isinstance(node, ast.Call)
+    name = node.func if isinstance(node, ast.Call) and not node.args and not node.keywords else node
+    bound = scope.get(name.id) if isinstance(name, ast.Name) else None
+    if not isinstance(bound, ast.Call):
+        return None
+    if called and literals.dotted(bound.func).rpartition(".")[2] == "partial" and bound.args:
+        bound = ast.Call(bound.args[0], bound.args[1:], bound.keywords)
+    elif called:
+        return None
+    return bound if literals.dotted(bound.func).rpartition(".")[2] in conditions.SKIPS else None
 
 
 def _choices(call: ast.Call) -> int:

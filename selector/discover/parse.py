@@ -129,6 +129,10 @@ class _File:
                 found = Instantiation(call.lineno, limits.get("only_for"), limits.get("except_for"))
                 self.instantiated[name].append(found)
             self.instantiated_by[name].append(call)
+            if name not in self.classes:
+                # a class of another file: what is made of it counts as loose code of this one
+                made = ast.Call(call.func, [ast.Name(name, ast.Load()), *call.args[1:]], call.keywords)
+                self.loose.append(ast.copy_location(ast.Expr(ast.copy_location(made, call)), call))
 
     def devices(self, node: ast.expr) -> tuple[str, ...] | None:
         if isinstance(node, ast.Constant) and node.value is None:

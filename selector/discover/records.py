@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 # Part of every cache key: change it when a record or the hash changes its meaning. Syntax trees differ by interpreter.
-FORMAT = f"inv5-py{sys.version_info[0]}.{sys.version_info[1]}"
+FORMAT = f"inv6-py{sys.version_info[0]}.{sys.version_info[1]}"
 
 MODULE = "<module>"
 """the symbol of a file's loose statements (loops that make tests, calls); every test of the file reaches it"""
@@ -24,7 +24,8 @@ SymbolKind = Literal["function", "class", "method", "value", "import", "entry", 
 
 class Decorator(NamedTuple):
     """``@name(args)``: ``name`` is the last part of a dotted name; ``args`` the literal or dotted arguments in order,
-    keyword ones as ``key=value``, others as ``?``; ``names`` every name in them (``TEST_CUDA`` in a skip's condition).
+    keyword ones as ``key=value``, others as ``?``; a skip's condition is ``conditions.as_text`` of it, and a decorator
+    that the module makes of a skip is that skip; ``names`` every name in them (``TEST_CUDA`` in a skip's condition).
     """
 
     name: str

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from selector.discover.family import Place
 from selector.discover.records import UNKNOWN
 from selector.triage.backends import category_of
 from selector.triage.features import GPU
 from selector.triage.subject import Opinion, Ruling, Subject
 
+MAKES = "instantiate_device_type_tests"
 CODES = ("no-device", "plain-other-device", "plain-device", "mixin", "template", "imported-elsewhere")
 
 
@@ -23,10 +25,10 @@ def judge(subject: Subject) -> Opinion | None:
         fact = subject.place("class", f"{subject.cls.name} derives from {', '.join(roots) or 'nothing'}", line)
         reason = "its class is no test case by itself: others may mix it in"
         return Opinion(Ruling.ASK, None, "mixin", reason, (fact,), 0.4)
-    elsewhere = [at for at, _, name in subject.inventory.importers(subject.id.file) if name == subject.cls.name]
+    elsewhere = _made_elsewhere(subject)
     if elsewhere:
-        fact = subject.place("import", f"{elsewhere[0]} imports {subject.cls.name}", line)
-        reason = "its class is used in another file, which may make it for devices"
+        fact = subject.place("import", f"{elsewhere} imports {subject.cls.name}", line)
+        reason = "its class is used in another file, which makes classes for device types"
         return Opinion(Ruling.ASK, None, "imported-elsewhere", reason, (fact,), 0.4)
     if "device" in subject.features or ("device" in subject.test.args and not _parametrised(subject)):
         fact = subject.place("feature", "it takes its device from a variable")
@@ -43,21 +45,51 @@ def judge(subject: Subject) -> Opinion | None:
     return Opinion(Ruling.IRRELEVANT, None, "no-device", reason, (fact,), 0.95)
 
 
+def _made_elsewhere(subject: Subject) -> str:
+    """A file that takes the class over, at first or second hand, makes classes for device types, and has code outside of
+    classes that uses it; '' if there is none. One that lists it for a runner, or inherits from it, does not."""
+    inventory = subject.inventory
+    todo = [(subject.id.file, subject.cls.name)]
+    seen = set(todo)
+    while todo:
+        path, wanted = todo.pop()
+        for at, one, name in inventory.importers(path):
+            if name not in (wanted, "*"):
+                continue
+            record, local = inventory.files[at], wanted if name == "*" else one.local
+            # a name of a star import is not among those that symbols are known to use
+            loose = (s.refs for s in record.symbols.values() if s.kind not in ("class", "method", "import"))
+            if MAKES in record.mentions and (name == "*" or any(local in refs for refs in loose)):
+                return at
+            known_as = (at, local)
+            if known_as not in seen:
+                seen.add(known_as)
+                todo.append(known_as)
+    return ""
+
+
 def _roots(subject: Subject) -> tuple[str, ...]:
-    """Dotted names of what the class derives from outside of its file; of a class that code makes, of what it is made
-    of."""
+    """Dotted names of what the class derives from outside of the inventory, by way of classes of other files too; of a
+    class that code makes, of what it is made of."""
     inventory, test = subject.inventory, subject.id
     known = inventory.known(test.file).get(test)
+    place = Place(test.file, subject.cls.name)
     if known is not None and known.how == "made" and test.cls not in inventory.files[test.file].classes:
-        cls = known.origin.key.rpartition(".")[0]
-        return inventory.reach(known.origin.path).foreign_bases(cls) if cls else ()
-    return inventory.reach(test.file).foreign_bases(subject.cls.name)
+        place = Place(known.origin.path, known.origin.key.rpartition(".")[0])
+    if place.key not in inventory.files[place.path].classes:
+        return ()
+    family = inventory.family
+    above = [(at.path, base) for at in family.chain(place) for base in family.record(at).bases]
+    return tuple(dict.fromkeys(base for path, base in above if family.cls(path, base) is None))
 
 
 def _taken_over(subject: Subject) -> bool:
-    """Whether the test runs in other classes, which inherit it or are made of it."""
+    """Whether what the test runs runs in other classes too, which inherit it or are made of it."""
     known = subject.inventory.known(subject.id.file).get(subject.id)
-    return known is not None and known.how == "written" and bool(subject.inventory.derived(*known.origin))
+    if known is None:
+        return False
+    own = (subject.id.file, subject.id.cls)
+    return any((other.file, other.cls) != own for other in subject.inventory.derived(*known.origin))
 
 
 def _parametrised(subject: Subject) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from selector.discover.conditions import SKIPS, truth
 from selector.discover.records import Decorator
 from selector.triage.subject import Opinion, Ruling, Subject
 
@@ -16,7 +17,7 @@ _SKIP_IF_NO = re.compile(r"^skip(?:Test)?If(?:No|Not|Missing)(\w+)$")
 
 def judge(subject: Subject) -> Opinion | None:
     for decorator in subject.decorators:
-        missing = _needs(decorator) & subject.environment.missing
+        missing = _missing(decorator, subject.environment.missing)
         if missing:
             fact = subject.place("decorator", f"@{decorator.name}: {', '.join(decorator.args)}", decorator.line)
             reason = f"it skips itself, since there is no {', '.join(sorted(missing))} where the tests run"
@@ -33,15 +34,23 @@ def judge(subject: Subject) -> Opinion | None:
     return None
 
 
-def _needs(decorator: Decorator) -> set[str]:
-    """What must be there for the test to run, in small letters."""
+def _missing(decorator: Decorator, missing: frozenset[str]) -> set[str]:
+    """What is not there and makes the test skip itself."""
     named = _SKIP_IF_NO.match(decorator.name)
     if named:
-        return {named[1].lower()}
-    first = decorator.args[0] if decorator.args else ""
-    wanted = decorator.name == "skipUnless" or (decorator.name == "skipIf" and first.startswith("not "))
-    flag = _FLAG.match(first.removeprefix("not ").rpartition(".")[2]) if wanted else None
-    return {flag[1].lower()} if flag is not None and first.startswith("not ") == (decorator.name == "skipIf") else set()
+        return {named[1].lower()} & missing
+    absent: set[str] = set()
+
+    def there(flag: str) -> bool | None:
+        match = _FLAG.match(flag.rpartition(".")[2])
+        if match is None or match[1].lower() not in missing:
+            return None
+        absent.add(match[1].lower())
+        return False
+
+    if decorator.name not in SKIPS or not decorator.args:
+        return set()
+    return absent if truth(decorator.args[0], there) is (decorator.name == "skipIf") else set()
 
 
 def _names_device(decorator: Decorator) -> bool:

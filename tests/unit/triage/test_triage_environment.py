@@ -67,6 +67,9 @@ SKIPS = [
     # decorators, what is known of the machine, verdict, code
     ("@unittest.skipIf(not TEST_SCIPY, 'x')", BARE, "irrelevant", "needs-missing"),
     ("@unittest.skipIf(not common_utils.TEST_SCIPY, 'x')", BARE, "irrelevant", "needs-missing"),
+    ("@unittest.skipIf(IS_WINDOWS or not TEST_SCIPY, 'x')", BARE, "irrelevant", "needs-missing"),
+    ("@unittest.skipIf(IS_WINDOWS and not TEST_SCIPY, 'x')", BARE, "relevant", "device-generic"),
+    ("@unittest.skipIf(TEST_SCIPY and fast(), 'x')", BARE, "relevant", "device-generic"),
     ("@unittest.skipUnless(TEST_SCIPY, 'x')", BARE, "irrelevant", "needs-missing"),
     ("@skipIfNoSciPy", BARE, "irrelevant", "needs-missing"),
     ("@unittest.skipIf(not TEST_SCIPY, 'x')", UNKNOWN, "relevant", "device-generic"),

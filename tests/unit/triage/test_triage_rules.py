@@ -85,9 +85,23 @@ DEVICE_GENERIC = [
     ("@unittest.skipIf(not TEST_CUDA, 'x')", "", "irrelevant", "needs-other-device", "cuda-only"),
     ("@unittest.skipUnless(TEST_MULTIGPU, 'x')", "", "irrelevant", "needs-other-device", "cuda-only"),
     ("@unittest.skipUnless(TEST_XPU, 'x')", "", "irrelevant", "needs-other-device", "other-backend"),
-    ("@unittest.skipIf(TEST_CUDA, 'x')", "", "relevant", "needs-unclear", "front-end-only"),
-    ("@unittest.skipUnless(not TEST_CUDA, 'x')", "", "relevant", "needs-unclear", "front-end-only"),
-    ("@unittest.skipIf(not TEST_CUDA or slow(), 'x')", "", "relevant", "needs-unclear", "front-end-only"),
+    # a condition is worked out from what is known: here is no other device, and one of this kind
+    ("@unittest.skipIf(TEST_CUDA, 'x')", "", "relevant", "device-generic", "front-end-only"),
+    ("@unittest.skipUnless(not TEST_CUDA, 'x')", "", "relevant", "device-generic", "front-end-only"),
+    ("@unittest.skipIf(not TEST_CUDA or slow(), 'x')", "", "irrelevant", "needs-other-device", "cuda-only"),
+    ("@unittest.skipIf(not has_triton() or (not TEST_CUDA and not TEST_XPU), 'x')", "", "irrelevant", "needs-other-device", "other-backend"),
+    ("@unittest.skipIf(not (TEST_CUDNN or TEST_WITH_ROCM), 'x')", "", "irrelevant", "needs-other-device", "cuda-only"),
+    ("@unittest.skipIf(not torch.cuda.is_available(), 'x')", "", "irrelevant", "needs-other-device", "cuda-only"),
+    ("@unittest.skipIf(not torch.backends.mps.is_available(), 'x')", "", "irrelevant", "needs-other-device", "other-backend"),
+    ("@unittest.skipIf(torch.cuda.is_available() and torch.cuda.get_device_capability() < (9, 0), 'x')", "", "relevant", "device-generic", "front-end-only"),
+    ("@unittest.skipIf(not (TEST_CUDA or TEST_PRIVATEUSE1), 'x')", "", "relevant", "device-generic", "front-end-only"),
+    ("@unittest.skipIf(IS_ARM64 or TEST_PRIVATEUSE1, 'x')", "", "irrelevant", "needs-other-device", "other-backend"),
+    ("@unittest.skipIf(TEST_WITH_ROCM or IS_WINDOWS, 'x')", "", "relevant", "device-generic", "front-end-only"),
+    ("@unittest.skipIf(lacks('cuda', TEST_CUDA), 'x')", "", "relevant", "needs-unclear", "front-end-only"),
+    ("@unittest.skipIf(lacks(TEST_CUDA) or IS_WINDOWS, 'x')", "", "relevant", "needs-unclear", "front-end-only"),
+    ("@unittest.skipIf(True, 'broken')", "", "irrelevant", "always-skipped", "front-end-only"),
+    ("@unittest.skipUnless(False, 'broken')", "", "irrelevant", "always-skipped", "front-end-only"),
+    ("@unittest.skipIf(False, 'broken')", "", "relevant", "device-generic", "front-end-only"),
     ("@unittest.skipIf(IS_WINDOWS, 'x')", "", "relevant", "device-generic", "front-end-only"),
     ("@deviceCountAtLeast(1)", "", "relevant", "device-generic", "front-end-only"),
     ("@deviceCountAtLeast(2)", "", "irrelevant", "too-few-devices", "front-end-only"),
@@ -139,6 +153,11 @@ PLAIN = [
     ("@unittest.skip('x')" + body_of(args="self"), "irrelevant", "always-skipped"),
     (body_of() + "class TestY(TestX): pass\ninstantiate_device_type_tests(TestY, globals())\n", "relevant", "device-generic"),
     (body_of("@requires_cuda", args="self"), "irrelevant", "needs-other-device"),
+    # flags and decorators that the file makes of others
+    (body_of("@needs_it", args="self", before="needs_it = unittest.skipIf(not TEST_CUDA, 'x')\n"), "irrelevant", "needs-other-device"),
+    (body_of("@needs_it()", args="self", before="needs_it = functools.partial(unittest.skipIf, not HAS_CUDA, 'x')\n"), "irrelevant", "needs-other-device"),
+    (body_of("@unittest.skipUnless(READY, 'x')", args="self", before="READY = TEST_CUDA and compiles()\n"), "irrelevant", "needs-other-device"),
+    (body_of("@unittest.skipUnless(READY, 'x')", args="self", before="READY = compiles()\n"), "irrelevant", "no-device"),
 ]  # fmt: skip
 
 
@@ -148,9 +167,52 @@ def test_classes_of_no_device_type(code: str, verdict: str, reason: str) -> None
     assert (decision.verdict, decision.code) == (verdict, reason)
 
 
-def test_a_class_that_another_file_imports_is_kept() -> None:
-    found = inventory(body_of(args="self"), other="from test_x import TestX\n")
-    assert only(sort(found)).code == "imported-elsewhere"
+MAKE = "instantiate_device_type_tests({}, globals())\n"
+IMPORT = "from common_device_type import instantiate_device_type_tests\n"
+MAKES = IMPORT + MAKE.format("TestX")
+LOOP = f"{IMPORT}for one in (TestX,):\n    {MAKE.format('one')}"
+OTHER = f"{IMPORT}class TestO(TestCase): pass\n{MAKE.format('TestO')}"
+
+
+@pytest.mark.parametrize(
+    ("others", "code"),
+    [
+        # a file that lists it for a runner, or inherits from it, makes it for no device
+        ({"other": "from test_x import TestX\n"}, "no-device"),
+        ({"other": "from test_x import TestX\nclass TestY(TestX): pass\n"}, "no-device"),
+        ({"other": f"from test_x import TestX\n{OTHER}"}, "no-device"),
+        ({"other": f"from test_x import TestX\n{MAKES}"}, "imported-elsewhere"),
+        ({"other": f"from test_x import TestX\n{LOOP}"}, "imported-elsewhere"),
+        ({"other": "from test_x import *\n" + MAKES}, "imported-elsewhere"),
+        ({"other": "from test_x import TestX as X\n" + MAKES.replace("TestX", "X")}, "imported-elsewhere"),
+        # at second hand
+        (
+            {"other": "from test_x import TestX as X\n", "third": f"from other import X as TestX\n{MAKES}"},
+            "imported-elsewhere",
+        ),
+        ({"other": "from test_x import TestX\n", "third": f"from other import TestY\n{MAKES}"}, "no-device"),
+        (
+            {"other": "from third import TestX\nfrom test_x import TestX\n", "third": "from other import TestX\n"},
+            "no-device",
+        ),
+    ],
+)
+def test_a_class_is_kept_where_another_file_may_make_it_for_devices(others: dict[str, str], code: str) -> None:
+    assert only(sort(inventory(body_of(args="self"), **others))).code == code
+
+
+@pytest.mark.parametrize(
+    ("base", "code"),
+    [
+        ("class Base(unittest.TestCase): pass\n", "no-device"),
+        ("from somewhere import Case as TestCase\nclass Base(TestCase): pass\n", "no-device"),
+        ("from somewhere import Odd\nclass Base(Odd): pass\n", "mixin"),
+        ("class Base(object): pass\n", "mixin"),
+    ],
+)
+def test_what_a_class_is_shows_in_the_files_of_those_above_it(base: str, code: str) -> None:
+    found = inventory("from common import Base\nclass TestX(Base):\n    def test_a(self): work()\n", common=base)
+    assert only(sort(found)).code == code
 
 
 @pytest.mark.parametrize(
@@ -165,6 +227,26 @@ def test_what_other_classes_take_over_runs_in_them(users: str, verdict: str, cod
     decisions = {d.subject.split("::")[1]: d for d in sort(found).decisions}
     assert (decisions["Template"].verdict, decisions["Template"].code) == (verdict, code)
     assert "TestX" not in decisions or decisions["TestX"].code == "no-device", "the class that runs it is judged"
+
+
+def test_a_template_that_code_makes_of_another_runs_in_the_classes_that_take_it_over() -> None:
+    code = """
+        def make(cls, name, *bases):
+            made = type(name, (cls, *bases), {})
+            for key in list(cls.__dict__):
+                if key.startswith("test_"):
+                    setattr(made, key, getattr(cls, key))
+            globals()[name] = made
+
+        class Template:
+            def test_a(self): work()
+
+        make(Template, "DynamicTemplate")
+
+        class TestX(Template, TestCase): pass
+    """
+    decisions = {d.subject.split("::")[1]: d.code for d in sort(inventory(code)).decisions}
+    assert decisions == {"Template": "template", "DynamicTemplate": "template", "TestX": "no-device"}
 
 
 @pytest.mark.parametrize(
