@@ -21,8 +21,16 @@ def methods_of(source: str, file: str) -> list[str]:
     ]
 
 
-def run_files(tmp: Path, sources: dict[str, str], *options: str, status: int = 0, **values: Any) -> tuple[Any, Any]:
-    """(result by variant, the last line). ``values`` go into the shard, ``options`` onto the command line."""
+def run_files(
+    tmp: Path,
+    sources: dict[str, str],
+    *options: str,
+    status: int = 0,
+    beside: dict[str, str] | None = None,
+    **values: Any,
+) -> tuple[Any, Any]:
+    """(result by variant, the last line). ``values`` go into the shard, ``beside`` beside it, ``options`` onto the
+    command line."""
     tests: list[str] = []
     for name, source in sources.items():
         path = tmp / "tree" / "test" / name
@@ -37,7 +45,7 @@ def run_files(tmp: Path, sources: dict[str, str], *options: str, status: int = 0
         **values,
     }
     spec, out = tmp / "spec.json", tmp / "results.jsonl"
-    spec.write_text(json.dumps({"shard": shard}))
+    spec.write_text(json.dumps({"shard": shard, **(beside or {})}))
     command = [sys.executable, "-m", "relay.worker.runner", "--spec", spec, "--tree", tmp / "tree", "--out", out]
     done = subprocess.run([*map(str, command), *options], env=os.environ, capture_output=True, text=True, timeout=300)
     assert done.returncode == status, done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
@@ -11,6 +12,8 @@ from relay.replay.process import Host
 from relay.replay.tracing import follow
 from relay.replay.upstream import Ground
 from relay.worker.replay.job import HostJob
+from selector.discover.fingerprints import Prints
+from selector.discover.traced import Followed
 from selector.model import TestId
 from selector.replay.model import PoolVariant
 
@@ -41,6 +44,8 @@ def run(
     job = HostJob(
         upstream.resolve(), ground.site, configs.resolve(), ground.tests, (), SEED, share, LEAST, MOST
     )  # fmt: skip
+    prints = Prints(ground.inventory)
+    day = datetime.now(UTC).date().isoformat()
     with Host(job, work / "host.log") as host:
         for file, error in sorted(host.errors.items()):
             say(f"{file} cannot be imported: {error.strip().splitlines()[-1][:200]}")
@@ -48,11 +53,16 @@ def run(
             PoolVariant(key, TestId.parse(test), op, 0.0, host.shares[key.partition("::")[0]])
             for key, (test, op) in host.rows.items()
         ]
-        found = follow(host, variants, ground.opdb.torch, say, until)
+        found = follow(
+            host, variants, ground.opdb.torch, say, until,
+            lambda test: Followed(prints.own(test).deep, day), len(ground.tests),
+        )  # fmt: skip
     if not found.units:
         say(f"no variant passed, so there is nothing to write; the log: {work / 'host.log'}")
         return 1
     target.write_bytes(found.to_bytes())
     functions = sum(len(names) for names in found.functions.values())
     say(f"{target}: {len(found.units)} tests and op entries, {functions} functions, {len(found.ops)} operators")
+    if not found.whole:
+        say(f"{len(found.tests)} of {found.of} tests were followed: the table adds tests and lets nothing widen less")
     return 0

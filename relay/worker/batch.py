@@ -14,6 +14,7 @@ from relay.worker.spec import Limits
 from selector.model import Mode, Outcome, TestId
 
 if TYPE_CHECKING:
+    from relay.worker.following import Following
     from relay.worker.hostproc import HostProcess
 
 KILL_S = 5.0
@@ -76,7 +77,9 @@ class Batch:
         limits: Limits,
         deadline: float,
         result: Callable[..., None],
+        following: Following | None = None,
     ) -> None:
+        self._following = following
         self._host, self._rows, self._limits, self._deadline, self._result = host, rows, limits, deadline, result
         self._position = 0
         self.implausible: list[str] = []
@@ -96,6 +99,8 @@ class Batch:
         host.child.drop()  # of the child before: nothing it left may count here
         host.logs.tests.empty()
         self._log_from = 0
+        if self._following is not None:
+            self._following.begin()
         host.order(run=[row.key for row in self._rows])
         forked, status, killed, kill_by = False, None, "", 0.0
         looked = time.monotonic()
@@ -163,6 +168,8 @@ class Batch:
                 self._running, self._since, self._log_from = True, time.monotonic(), self._log_size()
             elif message.get("end") == self._position and self._running:
                 self._end(message)
+            elif self._following is not None and self._running and ("ran" in message or "ops" in message):
+                self._following.take(message)
             else:
                 raise protocol.ProtocolError(f"unexpected {str(message)[:200]}")
 
@@ -171,6 +178,9 @@ class Batch:
         if raw not in RAW or not isinstance(seconds, (int, float)) or not 0 <= seconds < 1e6:
             raise protocol.ProtocolError("an end without outcome or seconds")
         failed = raw in ("failed", "error")
+        if self._following is not None:
+            row = self._rows[self._position]
+            self._following.end(row.test, row.op, str(raw), float(seconds))
         self._write(
             str(raw),
             seconds=round(float(seconds), 6),

@@ -12,7 +12,9 @@ import os
 import select
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +128,19 @@ class _Loop(SubtestFailures):
                     self._progress.again(self._job.files)
                     self.announce()
 
+    def _following(self, out: int) -> Callable[[], dict[str, Any]]:
+        """In the child: from now on what it runs is seen, where the shard asks for it."""
+        shard = self._job.shard
+        if not shard.trace:
+            return dict
+        import torch
+
+        from relay.worker.replay.tracing import Tracer
+
+        tracer = Tracer(str(Path(torch.__file__).parents[1]))
+        tracer.begin(ops=adapters.of(shard.device, shard.plugin).metered)
+        return partial(tracer.tell, out)
+
     def _fork(self, keys: list[str], orders: protocol.Lines) -> int:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -147,7 +162,8 @@ class _Loop(SubtestFailures):
                 sandbox.limit(self._job.shard.limits.memory_mb)
                 items = [self._items[key] for key in keys]
                 adapters.of(self._job.shard.device, self._job.shard.plugin).awake()
-                child.run(items, self._pipes.child_out, self._pipes.go_in, self._failed_subtests)
+                more = self._following(self._pipes.child_out)
+                child.run(items, self._pipes.child_out, self._pipes.go_in, self._failed_subtests, more)
                 status = 0
             except BaseException as exc:  # noqa: BLE001 - a forked child must never return into its parent's frames
                 with suppress(OSError, ValueError):

@@ -14,6 +14,7 @@ from relay import device
 from relay.errors import RelayError
 from relay.worker import adapters, collection, namespaces, overlay, sandbox
 from relay.worker.batch import Batch, Row
+from relay.worker.following import Following
 from relay.worker.host import Job
 from relay.worker.hostproc import HostGone, HostProcess, Surroundings
 from relay.worker.outcome import moded
@@ -70,6 +71,7 @@ class Runner:
         self._leaks: list[dict[str, Any]] = []
         self._implausible: list[str] = []
         self._counted = [0, 0.0]
+        self._following = Following(shard.runtime.torch) if shard.trace else None
         self._printed = Printed(Path(shard.log) if shard.log else None)
         self.governed: dict[str, dict[str, Any]] = {}
         """``entry`` (where the governing one stands, None: nowhere) and ``tags`` of each reported variant, by key."""
@@ -90,6 +92,8 @@ class Runner:
             self._attempt = 0
             self._round(files)
         spent = device.METER.snapshot() - before
+        if self._following is not None:
+            Path(self.shard.trace).write_bytes(self._following.trace().to_bytes())
         broken = set(self._errors)
         unmatched = [
             str(test)
@@ -280,7 +284,9 @@ class Runner:
             while todo:
                 if self._out_of_time(list(dict.fromkeys(row.test.file for row in todo))):
                     return
-                batch = Batch(host, todo[: self._batch], self.shard.limits, self._deadline, self.result)
+                batch = Batch(
+                    host, todo[: self._batch], self.shard.limits, self._deadline, self.result, self._following
+                )
                 try:
                     batch.run()
                 finally:

@@ -56,6 +56,9 @@ class Shard:
     log: str = ""
     """File that what the tests print is kept in, for the relay; set by the worker. Empty: it is not kept."""
 
+    trace: str = ""
+    """File that what each test runs is written to, for the relay; set by the worker, for a lease that asks for it."""
+
     @property
     def files(self) -> tuple[str, ...]:
         """The test files, in the order of their first test."""
@@ -63,7 +66,12 @@ class Shard:
 
 
 def parse_shard(
-    shard: Mapping[str, Any], done: Any = (), plugin: str = "", module_packages: Sequence[str] = (), log: str = ""
+    shard: Mapping[str, Any],
+    done: Any = (),
+    plugin: str = "",
+    module_packages: Sequence[str] = (),
+    log: str = "",
+    trace: str = "",
 ) -> Shard:
     """Reads the ``shard`` of a lease. Raises BadRequest that names the key that cannot be used."""
     if not isinstance(shard, Mapping):
@@ -115,6 +123,7 @@ def parse_shard(
         plugin=plugin,
         module_packages=tuple(module_packages),
         log=log,
+        trace=trace,
     )
 
 
@@ -131,5 +140,6 @@ def read_spec(text: str) -> Shard:
             str(value.get("plugin") or ""),
             [str(name) for name in value.get("module_packages") or ()],
             str(value.get("log") or ""),
+            str(value.get("trace") or ""),
         )
     return parse_shard(value, value.get("done") or () if isinstance(value, dict) else ())

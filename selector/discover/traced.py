@@ -1,7 +1,7 @@
 """What trusted runs did: which functions of torch and which operators each test ran, each through which op entry.
 
-A table that `relay trace` takes on a torch without the change. It reaches what no reading of sources does: a test
-that uses an operator at second hand, through others.
+A table that `relay trace` takes on a torch without the change, or a relay's own workers on trunk, a part each day. It
+reaches what no reading of sources does: a test that uses an operator at second hand, through others.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -21,6 +21,8 @@ from selector.model import TestId
 FORMAT = 1
 MAX_BYTES = 1 << 30
 """of a table when it is unpacked"""
+WHOLE = 0.8
+"""Part of the device's tests of which a table must know, before what it saw says that a change needs nothing more."""
 
 
 class TraceError(SelectorError):
@@ -40,14 +42,30 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
+class Followed:
+    """When a test was followed (``day``, UTC) and what it was then: its own fingerprint (`Prints.own`)."""
+
+    print: str
+    day: str
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """``functions``: path of a source -> qualified name of a function -> places in ``units``; ``ops``: base name of an
-    operator that ran on the device -> the same."""
+    operator that ran on the device -> the same. ``tests``: those that were followed, also where none of their variants
+    passed; ``of``: how many tests there are for the device, 0 where nobody said."""
 
     torch: str
     units: tuple[Unit, ...]
     functions: Mapping[str, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
     ops: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    tests: Mapping[TestId, Followed] = field(default_factory=dict)
+    of: int = 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether it knows of so many of the device's tests that who ran a function is who runs it."""
+        return not self.of or len(self.tests) >= WHOLE * self.of
 
     @property
     def seconds(self) -> float:
@@ -67,22 +85,25 @@ class Trace:
             "units": [[str(unit.test), unit.op, round(unit.seconds, 4)] for unit in self.units],
             "functions": {path: dict(sorted(names.items())) for path, names in sorted(self.functions.items())},
             "ops": dict(sorted(self.ops.items())),
+            "tests": {str(test): [one.print, one.day] for test, one in sorted(self.tests.items())},
+            "of": self.of,
         }
         return gzip.compress(json.dumps(value, separators=(",", ":")).encode(), 6, mtime=0)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Trace:
-        """Reads what `to_bytes` wrote. TraceError names what is wrong."""
+    def from_bytes(cls, data: bytes, most: int = MAX_BYTES) -> Trace:
+        """Reads what `to_bytes` wrote, at most ``most`` bytes when it is unpacked. TraceError names what is wrong."""
         hint = "relay trace writes such a table"
         try:
             unpacker = zlib.decompressobj(wbits=31)
-            text = unpacker.decompress(data, MAX_BYTES)
+            text = unpacker.decompress(data, most)
             if unpacker.unconsumed_tail:
-                raise TraceError(f"the trace has more than {MAX_BYTES} bytes", hint)
+                raise TraceError(f"the trace has more than {most} bytes", hint)
             if not unpacker.eof:
                 raise TraceError("the trace is cut off", hint)
             file = _File.model_validate_json(text)
             units = tuple(Unit(TestId.parse(test), op, seconds) for test, op, seconds in file.units)
+            tests = {TestId.parse(test): Followed(*one) for test, one in file.tests.items()}
         except zlib.error as exc:
             raise TraceError(f"the trace is not gzip: {exc}", hint) from exc
         except ValidationError as exc:
@@ -91,7 +112,45 @@ class Trace:
             raise TraceError(f"the trace: {place}: {first['msg']}", hint) from exc
         except ValueError as exc:
             raise TraceError(f"the trace: {exc}", hint) from exc
-        return cls(file.torch, units, file.functions, file.ops)
+        return cls(file.torch, units, file.functions, file.ops, tests, file.of)
+
+
+def minor(torch: str) -> str:
+    """``2.13`` of ``2.13.0+cpu``: torches that differ in no more have the same functions."""
+    return ".".join(torch.split("+")[0].split(".")[:2])
+
+
+def joined(parts: Iterable[Trace], torch: str, of: int) -> Trace:
+    """One table of several that follow different tests, all of ``torch``; where two follow the same test, the later
+    part stands for it alone."""
+    last: dict[TestId, int] = {}
+    known = list(parts)
+    for n, part in enumerate(known):
+        for test in {*part.tests, *(unit.test for unit in part.units)}:
+            last[test] = n
+    kept = sorted(
+        ((unit.test, unit.op or "", n, place) for n, part in enumerate(known) for place, unit in enumerate(part.units)
+         if last[unit.test] == n)
+    )  # fmt: skip
+    where = {(n, place): new for new, (_, _, n, place) in enumerate(kept)}
+    functions: dict[str, dict[str, list[int]]] = {}
+    ops: dict[str, list[int]] = {}
+    for n, part in enumerate(known):
+        for path, names in part.functions.items():
+            for name, places in names.items():
+                if found := [where[n, place] for place in places if (n, place) in where]:
+                    functions.setdefault(path, {}).setdefault(name, []).extend(found)
+        for op, places in part.ops.items():
+            if found := [where[n, place] for place in places if (n, place) in where]:
+                ops.setdefault(op, []).extend(found)
+    return Trace(
+        torch,
+        tuple(known[n].units[place] for _, _, n, place in kept),
+        {path: {name: tuple(sorted(places)) for name, places in names.items()} for path, names in functions.items()},
+        {op: tuple(sorted(places)) for op, places in ops.items()},
+        {test: known[n].tests[test] for test, n in last.items() if test in known[n].tests},
+        of,
+    )
 
 
 Places = tuple[Annotated[int, Field(ge=0)], ...]
@@ -105,6 +164,8 @@ class _File(BaseModel):
     units: tuple[tuple[str, str | None, Annotated[float, Field(ge=0, allow_inf_nan=False)]], ...]
     functions: dict[str, dict[str, Places]]
     ops: dict[str, Places]
+    tests: dict[str, tuple[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=10)]]] = {}
+    of: Annotated[int, Field(ge=0)] = 0
 
     @model_validator(mode="after")
     def _fits(self) -> _File:

@@ -11,7 +11,13 @@ import threading
 from types import CodeType, FrameType
 from typing import Any
 
+from relay.worker import protocol
 from relay.worker.replay.kernels import record_ops
+
+NAMES = 120
+"""of a line"""
+LONGEST = 300
+"""characters of a name that is told"""
 
 
 class Tracer:
@@ -23,13 +29,15 @@ class Tracer:
         self._ops: set[str] = set()
         self._names: dict[CodeType, tuple[str, str] | None] = {}
 
-    def begin(self) -> None:
+    def begin(self, *, ops: bool = True) -> None:
+        """``ops``: the operators, too, which only the emulated device tells."""
         codes = self._codes
 
         def call(frame: FrameType, event: str, arg: Any) -> None:
             codes.add(frame.f_code)
 
-        record_ops(self._ops.add)
+        if ops:
+            record_ops(self._ops.add)
         threading.settrace(call)
         sys.settrace(call)
 
@@ -46,6 +54,27 @@ class Tracer:
         self._codes.clear()
         self._ops.clear()
         return {"ran": {path: sorted(names) for path, names in ran.items()}, "ops": ops}
+
+    def tell(self, out: int) -> dict[str, Any]:
+        """Says what ran since the last call in lines that a supervisor takes; -> nothing for the line of the end."""
+        told = self.take()
+        lines: list[dict[str, Any]] = [
+            {"ops": told["ops"][at : at + NAMES]} for at in range(0, len(told["ops"]), NAMES)
+        ]
+        gathered: dict[str, list[str]] = {}
+        count = 0
+        for path, names in told["ran"].items():
+            fit = [name for name in names if len(name) <= LONGEST]
+            for at in range(0, len(fit), NAMES):
+                some = fit[at : at + NAMES]
+                if count + len(some) > NAMES:
+                    lines.append({"ran": gathered})
+                    gathered, count = {}, 0
+                gathered[path] = some
+                count += len(some)
+        for line in [*lines, {"ran": gathered}]:
+            protocol.send(out, line)
+        return {}
 
     def _named(self, code: CodeType) -> tuple[str, str] | None:
         name = code.co_qualname.partition(".<locals>")[0]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 
 import pytest
 
-from selector.discover import Discovery, Hints, discover
-from selector.discover.traced import Trace, TraceError, Unit
+from selector.discover import Discovery, Hints, discover, take
+from selector.discover.fingerprints import Prints
+from selector.discover.traced import Followed, Trace, TraceError, Unit, joined, minor
 from selector.model import Change, OpDatabase, TestId
 from selector.trees import MemoryTree, diff_trees
 
@@ -111,6 +113,63 @@ def test_a_test_that_is_gone_is_not_reached(opdb: OpDatabase) -> None:
     gone = Unit(TestId(NAMED, "TestGeneric", "test_gone"), None, 0.1)
     trace = Trace("2.13.0", (*UNITS, gone), {HIDDEN: {"deep": (0, 4)}})
     assert set(traced(found(opdb, trace, HIDDEN, SOURCE, "return x", "return +x"))) == {PLAIN}
+
+
+def test_what_a_test_ran_when_it_was_another_says_nothing(opdb: OpDatabase) -> None:
+    prints = Prints(take(MemoryTree({NAMED: TESTS, HIDDEN: SOURCE})))
+    tests = {test: Followed(prints.own(test).deep, "2026-11-29") for test in (PLAIN, UNARY, OTHER)}
+    edit = (HIDDEN, SOURCE, "return x", "return +x")
+    trace = Trace("2.13.0", UNITS, {HIDDEN: {"deep": (0, 1)}}, {}, tests, 3)
+    seen = found(opdb, trace, *edit)
+    assert set(traced(seen)) == {PLAIN, UNARY}
+    assert not seen.widened
+    details = {fact.detail for one in seen.impacts for fact in one.evidence}
+    assert "ran deep in a trusted run of 2026-11-29 on torch 2.13.0" in details
+    tests[PLAIN] = Followed("0" * 32, "2026-11-29")
+    assert set(traced(found(opdb, replace(trace, tests=tests), *edit))) == {UNARY}
+    tests[UNARY] = tests[PLAIN]
+    stale = found(opdb, replace(trace, tests=tests), *edit)
+    assert traced(stale) == {}
+    assert stale.widened, "nobody who is known now was seen to run it"
+
+
+@pytest.mark.parametrize(("of", "widened"), [(0, False), (3, False), (4, True)])
+def test_a_table_of_a_part_adds_tests_and_keeps_nothing_from_widening(opdb: OpDatabase, of: int, widened: bool) -> None:
+    tests = {test: Followed("", "") for test in (PLAIN, UNARY, OTHER)}
+    trace = Trace("2.13.0", UNITS, {HIDDEN: {"deep": (0,)}}, {}, tests, of)
+    seen = found(opdb, trace, HIDDEN, SOURCE, "return x", "return +x")
+    assert set(traced(seen)) == {PLAIN}
+    assert bool(seen.widened) is widened
+
+
+def test_tables_are_put_together_and_the_later_one_of_a_test_stands_alone() -> None:
+    first = Trace(
+        "2.13.0", (Unit(PLAIN, None, 1.0), Unit(UNARY, "sin", 2.0)), {HIDDEN: {"deep": (0, 1), "old": (0,)}},
+        {"mul": (0, 1)}, {PLAIN: Followed("a", "2026-11-01"), UNARY: Followed("b", "2026-11-01")},
+    )  # fmt: skip
+    idle = {OTHER: Followed("c", "2026-11-02")}
+    second = Trace(
+        "2.13.1", (Unit(PLAIN, None, 3.0),), {HIDDEN: {"deep": (0,), "new": (0,)}}, {"add": (0,)},
+        {PLAIN: Followed("d", "2026-11-02"), **idle},
+    )  # fmt: skip
+    whole = joined([first, second], "2.13.1", 9)
+    assert whole == Trace(
+        "2.13.1", (Unit(PLAIN, None, 3.0), Unit(UNARY, "sin", 2.0)), {HIDDEN: {"deep": (0, 1), "new": (0,)}},
+        {"mul": (1,), "add": (0,)}, {PLAIN: Followed("d", "2026-11-02"), UNARY: Followed("b", "2026-11-01"), **idle}, 9,
+    )  # fmt: skip
+    assert Trace.from_bytes(whole.to_bytes()) == whole
+    assert joined([whole], "2.13.1", 9) == whole
+    assert joined([], "2.13.1", 9).units == ()
+
+
+def test_a_torch_is_known_by_its_minor_version() -> None:
+    assert [minor(torch) for torch in ("2.13.0", "2.13.1+cpu", "2.14.0a0+git12", "")] == ["2.13", "2.13", "2.14", ""]
+
+
+def test_a_trace_that_unpacks_to_too_much_is_not_unpacked() -> None:
+    data = gzip.compress(b" " * 100_000)
+    with pytest.raises(TraceError, match="more than 1000 bytes"):
+        Trace.from_bytes(data, 1000)
 
 
 def test_a_trace_is_read_as_it_was_written() -> None:
