@@ -18,7 +18,8 @@ def misplaced(conn: Connection, shard_id: str, worker: str, now: float) -> Confl
     avoid, lab = tuple(row.spec.get("avoid") or ()), row.spec.get("lab")
     if row.state != "queued" or not (worker in avoid or lab):
         return None
-    alive = {w.name: w.info.get("lab") for w in workers.alive(conn, str(row.spec.get("device")), now)}
+    there = workers.alive(conn, str(row.spec.get("device")), now)
+    alive = {w.name: w.info.get("lab") for w in there if not workers.held(w.info)}
     better = [name for name, its in alive.items() if name not in avoid and (not lab or its == lab)]
     if not better or worker in better:
         return None

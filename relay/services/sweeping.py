@@ -19,7 +19,7 @@ from relay.domain.lifecycle import Completion, JobReport, JobStatus, overall
 from relay.errors import AllowlistError, SettingsError
 from relay.services import allowlists, leasing, oncalling, proving, reporting, responding
 from relay.settings import Settings
-from relay.store import jobs, shards
+from relay.store import jobs, shards, workers
 from relay.store.db import reading
 from relay.store.schema import dispatch, job, outbox, shard, worker
 from relay.store.views_parts import AnyRow
@@ -169,8 +169,12 @@ def _move(conn: Connection, run: Row[Any], now: float) -> None:
 
 
 def _stranded(conn: Connection, now: float) -> list[str]:
-    """Runs whose shards wait in queues that no worker serves any more."""
-    served = select(worker.c.queue).where(worker.c.seen_at > now - NO_WORKER_S).scalar_subquery()
+    """Runs whose shards wait in queues that no worker serves any more: none is there, or each of them has taken nothing
+    for as long."""
+    seen = conn.execute(
+        select(worker.c.queue, worker.c.info, worker.c.seen_at).where(worker.c.seen_at > now - NO_WORKER_S)
+    )
+    served = {row.queue for row in seen if workers.held_s(row.info, row.seen_at, now) < NO_WORKER_S}
     held = shard.alias("held")
     rows = conn.execute(
         select(dispatch.c.id)

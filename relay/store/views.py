@@ -10,7 +10,7 @@ from relay.store import allowlists, views_backends, views_health
 from relay.store.schema import delivery, dispatch, outbox, shard, upgrade, worker
 from relay.store.trunk import TRUNK_EVENT
 from relay.store.views_parts import BRIEF, CLOSED, EFFECT, brief, counts_of, plain, plain_all
-from relay.store.workers import ALIVE_S
+from relay.store.workers import ALIVE_S, held
 
 
 def status(conn: Connection, *, now: float, base_url: str) -> dict[str, Any]:
@@ -106,7 +106,8 @@ def runs_closed(conn: Connection, base_url: str, limit: int = 10) -> list[dict[s
 
 
 def queue_depth(conn: Connection, now: float) -> dict[str, Any]:
-    """Shards that wait for a worker or are with one, and the workers alive, a queue. Waits are seconds."""
+    """Shards that wait for a worker or are with one, and the workers alive that take them, a queue; ``held``: why
+    others that are alive take none. Waits are seconds."""
     rows = conn.execute(
         select(
             shard.c.queue,
@@ -123,11 +124,13 @@ def queue_depth(conn: Connection, now: float) -> dict[str, Any]:
 
     def of(name: str) -> dict[str, Any]:
         empty = {"queued": 0, "leased": 0, "oldest_wait_s": None, "est_seconds": 0.0, "alive": 0}
-        return queues.setdefault(name, {"queue": name, **empty})
+        return queues.setdefault(name, {"queue": name, **empty, "held": []})
 
-    alive = select(worker.c.queue, func.count().label("n")).where(worker.c.seen_at > now - ALIVE_S)
-    for row in conn.execute(alive.group_by(worker.c.queue)):
-        of(row.queue)["alive"] = row.n
+    for row in conn.execute(select(worker.c.queue, worker.c.info).where(worker.c.seen_at > now - ALIVE_S)):
+        why = held(row.info)
+        of(row.queue)["alive"] += not why
+        if why:
+            of(row.queue)["held"].append(why)
     for row in rows:
         entry = of(row.queue)
         entry[row.state] = row.n
@@ -156,7 +159,7 @@ def outbox_state(conn: Connection, now: float, limit: int = 20) -> dict[str, Any
     """Effects on the outside that wait (state due) or were given up (parked), and the newest parked ones."""
     rows = conn.execute(
         select(outbox.c.kind, outbox.c.state, func.count().label("n"), func.min(outbox.c.created_at).label("oldest"))
-        .where(outbox.c.state.in_(("due", "parked")))
+        .where(outbox.c.state.in_(("due", "parked")), outbox.c.created_at <= now)
         .group_by(outbox.c.kind, outbox.c.state)
         .order_by(outbox.c.kind, outbox.c.state)
     ).all()

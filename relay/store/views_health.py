@@ -51,7 +51,8 @@ def deadlines(conn: Connection) -> dict[str, int]:
 
 def oldest_effect(conn: Connection, now: float) -> float:
     """Seconds that the oldest effect has waited to be sent; 0: none waits."""
-    asked = conn.execute(select(func.min(outbox.c.created_at)).where(outbox.c.state == "due")).scalar_one()
+    due = select(func.min(outbox.c.created_at)).where(outbox.c.state == "due", outbox.c.created_at <= now)
+    asked = conn.execute(due).scalar_one()
     return max(0.0, now - asked) if asked is not None else 0.0
 
 

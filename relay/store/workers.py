@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, select, update
@@ -15,6 +15,24 @@ from relay.store.upsert import insert_once
 
 ALIVE_S = 90.0
 """A worker says hello every 30 s; three missed and it counts as gone."""
+
+
+HELD_CHARS = 200
+
+
+def held(info: Mapping[str, Any]) -> str:
+    """Why a worker that is there takes no shards, in its own words, from its ``info``; "" when it takes them."""
+    told = info.get("held")
+    return str(told.get("why") or "it does not say why")[:HELD_CHARS] if isinstance(told, dict) else ""
+
+
+def held_s(info: Mapping[str, Any], seen_at: float, now: float) -> float:
+    """For how many seconds it has been so; 0: it takes shards."""
+    told = info.get("held")
+    if not isinstance(told, dict):
+        return 0.0
+    seconds = told.get("seconds")
+    return (float(seconds) if isinstance(seconds, int | float) else 0.0) + max(0.0, now - seen_at)
 
 
 def hello(conn: Connection, values: dict[str, Any], now: float) -> None:

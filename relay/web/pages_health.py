@@ -61,7 +61,12 @@ def _workers(status: Map) -> Map:
     lonely = stuck(queue["queues"])
     alive = sum(one["alive"] for one in queue["queues"])
     if lonely:
-        return _part("Workers", BAD, no_worker(lonely[0]), "start one: python -m relay.worker")
+        do = "mend that, or start another" if lonely[0].get("held") else "start one"
+        return _part("Workers", BAD, no_worker(lonely[0]), f"{do}: python -m relay.worker")
+    held = [why for one in queue["queues"] for why in one.get("held", ())]
+    if held:
+        says = f"{plural(len(held), 'worker takes', 'workers take')} no shards: {held[0]}"
+        return _part("Workers", WARN, says, "others go on; mend it")
     wait = queue["oldest_wait_s"]
     if wait is not None and wait > SLOW_S * 5:
         return _part("Workers", WARN, f"a shard has waited {duration(wait)}", "more workers would shorten it")

@@ -281,12 +281,15 @@ def _names(names: list[str]) -> str:
 
 
 def stuck(queues: list[Map]) -> list[Map]:
-    """Queues in which something waits and for which no worker is alive."""
+    """Queues in which something waits and for which no worker is alive that takes shards."""
     return [queue for queue in queues if queue["queued"] and not queue["alive"]]
 
 
 def no_worker(queue: Map) -> str:
-    return f"{plural(queue['queued'], 'shard')} in {queue['queue']} and no worker alive for it"
+    waiting = f"{plural(queue['queued'], 'shard')} in {queue['queue']}"
+    if queue.get("held"):
+        return f"{waiting}, and its worker takes none: {queue['held'][0]}"
+    return f"{waiting} and no worker alive for it"
 
 
 def status_notes(status: Map) -> list[str]:

@@ -18,12 +18,13 @@ import structlog
 
 from relay.errors import Conflict, LeaseLost, NotFound, RelayError, Unavailable
 from relay.protocol import LOGS, RELEASE
-from relay.worker import adapters, overlay, sandbox
+from relay.worker import adapters, overlay, room, sandbox
 from relay.worker.client import Client, Refused, patient
 from relay.worker.config import WorkerConfig
 from relay.worker.runners import Order, Runners, Running
 from relay.worker.shipping import Shipping
 from relay.worker.trees import Trees
+from selector.faults import environment_fault
 
 log = structlog.get_logger(__name__)
 
@@ -39,12 +40,15 @@ MAX_LINE = 1 << 20
 def run_shard(
     shard_id: str, config: WorkerConfig, stop: threading.Event | None = None, runners: Runners | None = None
 ) -> None:
-    """Leases and runs a shard. Returns quietly when there is nothing to do (done, taken, lost, cancelled, stopping).
+    """Leases and runs a shard, once there is room for it on the disk. Returns quietly when there is nothing to do
+    (done, taken, lost, cancelled, stopping).
 
     ``runners`` holds warm processes of this thread's; without it the shard's runner is started cold.
     Raises RelayError only when not even the relay could be told what went wrong.
     """
     stop = stop or threading.Event()
+    if not room.wait(config.folder, stop):
+        return
     with Client(config.url, config.key) as client:
         try:
             lease = patient(
@@ -108,7 +112,11 @@ class _Leased:
         elif self._over.is_set():
             return
         elif self._stop.is_set():
-            self._hand_back()
+            self._hand_back("stopping")
+            return
+        elif _spoilt(ended) and (why := room.lacking(self._config.folder)):
+            # the shard's own folder is gone by now: others have filled the disk, and nothing was found out
+            self._hand_back(why)
             return
         failed = ended.get("failed")
         status = "done" if failed is None else "failed"
@@ -116,18 +124,18 @@ class _Leased:
         self._patiently(lambda: self._client.complete(self._id, status, failed, report))
         log.info("shard ended", shard=self._id, status=status, error=failed)
 
-    def _hand_back(self) -> None:
-        """Stopping: another worker goes on where this one was. Where the relay cannot be told, the lease runs out."""
+    def _hand_back(self, why: str) -> None:
+        """Another worker goes on where this one was. Where the relay cannot be told, the lease runs out."""
         self._over.set()  # a heartbeat that is answered afterwards says nothing new
         if int(self._lease.get("protocol") or 1) < RELEASE:
-            log.info("stopping: the lease runs out", shard=self._id)
+            log.info("the lease runs out", shard=self._id, reason=why)
             return
         try:
             self._client.release(self._id)
         except RelayError as exc:
             log.warning("shard not handed back: its lease runs out", shard=self._id, why=exc.message)
             return
-        log.info("shard handed back", shard=self._id)
+        log.info("shard handed back", shard=self._id, reason=why)
 
     def _patiently(self, call: Any) -> Any:
         """As long as the lease may be ours: the heartbeat finds out when it is not."""
@@ -268,6 +276,11 @@ class _Leased:
             self._client.results(
                 self._id, [{**told, "mode": line["mode"], "outcome": "error", "seconds": 0.0, "message": reason}]
             )
+
+
+def _spoilt(ended: dict[str, Any]) -> bool:
+    """Whether a shard could not be run, or parts of it not, for want of room."""
+    return "failed" in ended or environment_fault(json.dumps(ended.get("report") or {})) == "no-space"
 
 
 def _end(running: Running) -> None:

@@ -48,7 +48,10 @@ def make_app(config: WorkerConfig) -> Celery:
     app.task(run_shard, name=TASK)
 
     def ready(sender: Any = None, **_: Any) -> None:
-        runners.start()  # here, in the main thread: what it starts ends with the thread that started it
+        try:
+            runners.start()  # here, in the main thread: what it starts ends with the thread that started it
+        except OSError as exc:
+            log.error("nothing is started ahead", why=str(exc))  # the next shard tries again
         threading.Thread(target=greeting.keep_greeting, args=(config, stop), name="hello", daemon=True).start()
 
     def leaving(**_: Any) -> None:

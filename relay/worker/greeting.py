@@ -9,12 +9,14 @@ import platform
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import structlog
 
 from relay.errors import RelayError, SettingsError, Unavailable
+from relay.worker import room
 from relay.worker.client import Client
 from relay.worker.config import WorkerConfig
 
@@ -51,10 +53,11 @@ def op_database(folder: Path) -> str:
     return cached.read_text(encoding="utf-8")
 
 
-def hello(config: WorkerConfig) -> dict[str, Any]:
-    """Says hello once, and sends the op database when the relay has none like ours. Returns the relay's answer."""
+def hello(config: WorkerConfig, held: str = "", held_s: float = 0.0) -> dict[str, Any]:
+    """Says hello once, and sends the op database when the relay has none like ours. Returns the relay's answer.
+    ``held``: why no shard is taken now, and for how many seconds it has been so."""
     torch = torch_version()
-    text = op_database(config.folder)
+    text = op_database(config.folder) if not held else ""
     body = {
         "name": config.name,
         "device": config.device,
@@ -67,24 +70,30 @@ def hello(config: WorkerConfig) -> dict[str, Any]:
             "cpus": os.cpu_count() or 1,
             **({"lab": config.lab} if config.lab else {}),
             **({"image": config.image} if config.image else {}),
+            **({"held": {"why": held, "seconds": round(held_s, 1)}} if held else {}),
         },
-        "opdb_digest": hashlib.sha256(text.encode()).hexdigest(),
+        "opdb_digest": hashlib.sha256(text.encode()).hexdigest() if text else None,
     }
     with Client(config.url, config.key) as client:
         answer = client.hello(body)
-        if answer.get("opdb_wanted"):
+        if answer.get("opdb_wanted") and text:
             client.put_opdb(torch, text)
             log.info("op database sent", torch=torch)
     return answer
 
 
 def keep_greeting(config: WorkerConfig, stop: threading.Event) -> None:
-    """Says hello every 30 s until ``stop``; while the relay does not answer, twice a second. For a thread."""
+    """Says hello every 30 s until ``stop``, and when the room on the disk is gone or there again; while the relay does
+    not answer, twice a second. For a thread."""
     greeted = False
+    since = time.monotonic()
     while not stop.is_set():
         pause = EVERY_S
+        held = room.lacking(config.folder)
+        if not held:
+            since = time.monotonic()
         try:
-            hello(config)
+            hello(config, held, time.monotonic() - since)
             if not greeted:
                 log.info("enrolled", relay=config.url, worker=config.name)
             greeted = True
@@ -95,4 +104,7 @@ def keep_greeting(config: WorkerConfig, stop: threading.Event) -> None:
         except (RelayError, OSError, subprocess.SubprocessError) as exc:
             log.error("hello refused", why=str(exc))
             greeted, pause = False, 5.0
-        stop.wait(pause)
+        until = time.monotonic() + pause
+        while not stop.wait(min(room.LOOK_S, pause)) and time.monotonic() < until:
+            if bool(room.lacking(config.folder)) != bool(held):
+                break

@@ -187,6 +187,10 @@ class Warm:
         os.set_inheritable(fds[0], False)
         return Forked(ours, fds[0], head)
 
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
     def close(self) -> None:
         self._control.close()  # it then tidies up and ends; unless it is in the middle of an import
         try:
@@ -207,8 +211,8 @@ class Runners:
 
     def start(self) -> None:
         """Starts the warm processes, without waiting for them, and removes what killed ones left."""
-        self.sweep()
         self._ahead = True
+        self.sweep()
         for torch in (True, False):
             self._of(torch)
 
@@ -234,7 +238,7 @@ class Runners:
                 forked.run(order)
             except OSError as exc:
                 log.warning("warm process started anew", why=str(exc))
-                self._warm.pop(not order.overlay).close()
+                self._end_warm(not order.overlay)
             else:
                 return forked
         return Cold(order, self.room)
@@ -246,6 +250,11 @@ class Runners:
                 self._kept = running
             else:
                 running.close()
+        for torch, warm in list(self._warm.items()):
+            if warm.ended:  # its successor imports torch while the relay still decides what comes next
+                log.warning("warm process started anew", why="it ended")
+                self._end_warm(torch)
+                self._of(torch)
 
     def close(self) -> None:
         """Ends everything that was started."""
@@ -256,6 +265,11 @@ class Runners:
             warm.close()
         self._warm.clear()
         self._ahead = False
+
+    def _end_warm(self, torch: bool) -> None:
+        warm = self._warm.pop(torch, None)
+        if warm is not None:
+            warm.close()
 
     def _of(self, torch: bool) -> Warm:
         if torch not in self._warm:

@@ -13,7 +13,7 @@ from relay import chores
 from relay.domain.provenance import same
 from relay.services import proving
 from relay.services.readers import make_reader
-from relay.store import shards
+from relay.store import shards, workers
 from relay.store.schema import chore, dispatch, job, plan, rerun, shard, streak, worker
 
 ALLOWLIST = """\
@@ -143,6 +143,34 @@ def test_a_run_whose_workers_are_gone_ends(relay):
     assert of(relay, "torch-spyre/torch-spyre").state == "verifying"
     assert {row.error for row in relay.rows(shard)} == {"no worker was there for 15 min"}
     assert relay.swept["total"]["no-worker"] == 1
+
+
+def test_a_run_whose_only_worker_takes_nothing_waits_as_long_as_for_one_that_is_gone(relay):
+    run = make_run(relay.engine, state="running", created_at=relay.now)
+
+    def hello(seconds):
+        info = {"held": {"why": "its disk is full", "seconds": seconds}} if seconds else {}
+        told = {"device": "spyre", "queue": "shards.spyre", "torch": "2.13.0", "runtimes": [], "info": info}
+        with relay.engine.begin() as conn:
+            workers.hello(conn, {"name": "w", **told}, relay.now)
+
+    def state():
+        return of(relay, "torch-spyre/torch-spyre").state
+
+    with relay.engine.begin() as conn:
+        specs = [shard_spec("test/test_x.py::TestA::test_b")]
+        shards.add(conn, dispatch_id=run, side="head", queue="shards.spyre", specs=specs, now=relay.now)
+    hello(0)
+    relay.wait(800)
+    hello(100)  # the disk filled up late: the run's own age does not count
+    relay.wait(300)
+    assert state() == "running"
+    hello(0)
+    relay.wait(800)
+    assert state() == "running"
+    hello(890)
+    relay.wait(20)
+    assert state() == "verifying"
 
 
 # -------------------------------------------------------------------------------------------------- storms, superseding

@@ -127,12 +127,13 @@ def _database_full(relay: RelayUnderChaos, _: random.Random) -> Iterator[None]:
     ballast = spaces.fill(relay.disk)
     try:
         with relay.engine.begin() as conn:
-            conn.execute(text("create table chaos_probe as select * from delivery, decision"))
+            much = "zeroblob(16777216)" if relay.database == "sqlite" else "g from generate_series(1, 500000) g"
+            conn.execute(text(f"create table chaos_probe as select {much}"))
         raise AssertionError("the disk is not full: the fault shows nothing")
     except DBAPIError:
-        pass
-    yield
-    ballast.unlink()
+        yield
+    finally:
+        ballast.unlink()
 
 
 def _clock(seconds: int) -> Begin:

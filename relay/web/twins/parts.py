@@ -137,7 +137,8 @@ class Queue(Part):
     leased: int
     oldest_wait_s: Seconds | None
     est_seconds: Annotated[float, Field(description="Work left in it.")]
-    alive: Annotated[int, Field(description="Workers of it that were seen lately.")]
+    alive: Annotated[int, Field(description="Workers of it that were seen lately and take shards.")]
+    held: Annotated[list[str], Field(description="Why others that were seen lately take none, one text a worker.")]
 
 
 class Worker(Part):
