@@ -124,7 +124,7 @@ def _short_of(asks: Asks, figures: dict[str, float | None]) -> list[str]:
     for key, what in (("queue_s", "mean wait for a start"), ("end_to_end_s", "median from event to answer")):
         value, bound = figures[key], float(getattr(asks, key))
         if value is None or value >= bound:
-            found.append(f"{what} {_minutes(value)}, asked for: below {_minutes(bound)}")
+            found.append(f"{what} {_time(value)}, asked for: below {_time(bound)}")
     return found
 
 
@@ -132,8 +132,13 @@ def _percent(value: float | None) -> str:
     return "not measured" if value is None else f"{100 * value:.3g} %"
 
 
-def _minutes(value: float | None) -> str:
-    return "not measured" if value is None else f"{value / 60:.3g} min"
+def _time(value: float | None) -> str:
+    """Seconds in the unit that fits: ``40 s``, ``30 min``, ``3.5 h``."""
+    if value is None:
+        return "not measured"
+    if value < 99.5:
+        return f"{value:.0f} s"
+    return f"{value / 60:.0f} min" if value < 99.5 * 60 else f"{value / 3600:.3g} h"
 
 
 # ------------------------------------------------------------------------------------------------------------ demotion
@@ -177,16 +182,25 @@ def checklist(measured: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What the next level asks beside what was measured (``measured`` as :meth:`Readiness.as_map` has it), a line each:
     ``{what, value, asked, met}``, in words. Empty where there is no next level, or nobody can measure for it."""
     asks = ASKED.get(str(measured.get("next")))
-    if asks is None:
-        return []
+    return _lines(asks, measured) if asks is not None else []
+
+
+def kept(measured: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The same of what its own level keeps: whoever does not meet it for STEADY_S is proposed for the level below.
+    Empty for levels that keep nothing."""
+    asks = KEPT.get(str(measured.get("level")))
+    return _lines(asks, measured) if asks is not None else []
+
+
+def _lines(asks: Asks, measured: Mapping[str, Any]) -> list[dict[str, Any]]:
     runs = int(measured["runs"])
     lines = [_line("runs in 14 days", str(runs), f"at least {MIN_RUNS}", runs >= MIN_RUNS)]
     value = measured["pass_rate"]
     met = value is not None and value >= asks.pass_rate
     lines.append(_line("passed", _percent(value), f"at least {_percent(asks.pass_rate)}", met))
     for key, what, told in (
-        ("queue_s", "mean wait for a start", _minutes),
-        ("end_to_end_s", "median from event to answer", _minutes),
+        ("queue_s", "mean wait for a start", _time),
+        ("end_to_end_s", "median from event to answer", _time),
         ("overrun_rate", "runs over 3 h", _percent),
         ("timeout_rate", "timed out", _percent),
     ):

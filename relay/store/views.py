@@ -102,7 +102,8 @@ def runs_closed(conn: Connection, base_url: str, limit: int = 10) -> list[dict[s
     rows = conn.execute(
         select(*BRIEF).where(dispatch.c.state.in_(CLOSED)).order_by(dispatch.c.created_at.desc()).limit(limit)
     )
-    return [brief(row, base_url) for row in rows]
+    shown = [brief(row, base_url) for row in rows]
+    return sorted(shown, key=lambda run: run["closed_at"] or run["created_at"], reverse=True)
 
 
 def queue_depth(conn: Connection, now: float) -> dict[str, Any]:

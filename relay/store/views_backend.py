@@ -9,7 +9,7 @@ from sqlalchemy import Connection, select, union_all
 from relay.domain import readiness
 from relay.store import levels
 from relay.store.schema import dispatch, hud_row, level_proposal
-from relay.store.views_backends import rate, windows
+from relay.store.views_backends import marks, rate, windows
 from relay.store.views_parts import plain, plain_all
 
 RUNS = 500
@@ -68,7 +68,9 @@ def backend(
         names, shown = _by_workflow(shown)
     if failing:
         shown = [commit for commit in shown if any(cell["conclusion"] in BAD for cell in commit["jobs"].values())]
-    standing = levels.get(conn, repo.casefold())
+    key = repo.casefold()
+    standing = levels.get(conn, key)
+    newest = marks(conn, only=key)
     return {
         "repo": rows[0].repo if rows else standing.downstream if standing is not None else repo,
         "known": bool(rows) or standing is not None or ever(conn, repo.casefold()),
@@ -80,6 +82,8 @@ def backend(
         "times": points[::-1],
         "standing": plain(standing) if standing is not None else None,
         "asked": readiness.checklist(standing.measured) if standing is not None else [],
+        "kept": readiness.kept(standing.measured) if standing is not None else [],
+        "marks": newest.get(key, []),
     }
 
 

@@ -6,6 +6,7 @@ row about a dispatch that is our own is left out, so nothing counts twice.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -17,6 +18,7 @@ from sqlalchemy import (
     and_,
     case,
     cast,
+    distinct,
     exists,
     func,
     null,
@@ -246,15 +248,15 @@ def rate(conclusions: dict[str, int]) -> float | None:
     return sum(conclusions.get(word, 0) for word in GOOD) / counted if counted else None
 
 
-def marks(conn: Connection, *, newest: int = NEWEST, each: int = MARKS) -> dict[str, list[dict[str, Any]]]:
-    """downstream key -> its newest runs among the ``newest`` dispatches, oldest first: ``{id, word, pr, at}`` each."""
-    runs = (
-        select(dispatch.c.id)
-        .where(dispatch.c.event != TRUNK_EVENT, dispatch.c.state != "superseded")
-        .order_by(dispatch.c.created_at.desc())
-        .limit(newest)
-        .subquery("runs")
-    )
+def marks(
+    conn: Connection, *, newest: int = NEWEST, each: int = MARKS, only: str | None = None
+) -> dict[str, list[dict[str, Any]]]:
+    """downstream key -> its newest runs among the ``newest`` dispatches (of the downstream ``only``, where one is
+    named), oldest first: ``{id, word, pr, at}`` each."""
+    counted = [dispatch.c.event != TRUNK_EVENT, dispatch.c.state != "superseded"]
+    if only is not None:
+        newest, counted = each, [*counted, dispatch.c.downstream_key == only]
+    runs = select(dispatch.c.id).where(*counted).order_by(dispatch.c.created_at.desc()).limit(newest).subquery("runs")
     place = func.row_number().over(partition_by=dispatch.c.downstream_key, order_by=dispatch.c.created_at.desc())
     ranked = (
         select(
@@ -273,3 +275,39 @@ def marks(conn: Connection, *, newest: int = NEWEST, each: int = MARKS) -> dict[
     for row in conn.execute(select(ranked).where(ranked.c.place <= each).order_by(ranked.c.place.desc())):
         found.setdefault(row.downstream_key, []).append({"id": row.id, "word": row.word, "pr": row.pr, "at": row.at})
     return found
+
+
+def failing_rows(conn: Connection, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """downstream key -> all its failures since it last passed: ``{runs, at, pulls, more}`` as
+    relay.web.pages_streak.failing_since has it, for those of which the newest marks tell no pass. ``more``: it is not
+    known to have passed ever."""
+    if not keys:
+        return {}
+    said = (
+        dispatch.c.downstream_key.in_(keys),
+        dispatch.c.event != TRUNK_EVENT,
+        dispatch.c.state != "superseded",
+    )
+    passed = (
+        select(dispatch.c.downstream_key.label("key"), func.max(dispatch.c.created_at).label("at"))
+        .where(*said, dispatch.c.conclusion == "success")
+        .group_by(dispatch.c.downstream_key)
+        .subquery("passed")
+    )
+    rows = conn.execute(
+        select(
+            dispatch.c.downstream_key,
+            func.count().label("runs"),
+            func.min(dispatch.c.created_at).label("at"),
+            func.count(distinct(dispatch.c.pr_number)).label("pulls"),
+            func.max(passed.c.at).label("passed"),
+        )
+        .select_from(dispatch)
+        .outerjoin(passed, passed.c.key == dispatch.c.downstream_key)
+        .where(*said, dispatch.c.conclusion == "failure", dispatch.c.created_at > func.coalesce(passed.c.at, 0.0))
+        .group_by(dispatch.c.downstream_key)
+    )
+    return {
+        row.downstream_key: {"runs": row.runs, "at": row.at, "pulls": row.pulls, "more": row.passed is None}
+        for row in rows
+    }

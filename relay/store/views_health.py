@@ -58,8 +58,20 @@ def oldest_effect(conn: Connection, now: float) -> float:
 
 def notes(found: list[dict[str, Any]], closed: list[dict[str, Any]]) -> list[str]:
     """What an operator should look at."""
-    said = [f"nobody has done the chore {c['name']} for {words(round(c['late_s']))}" for c in found if c["late_s"]]
+    late = [c for c in found if c["late_s"]]
+    silent = _for(max((c["late_s"] for c in late), default=0.0))
+    if len(late) == 1:
+        said = [f"nobody has done the chore {late[0]['name']} for {silent}"]
+    elif late:
+        said = [f"nobody has done {len(late)} of {len(found)} chores for {silent}: see whether the pump runs"]
+    else:
+        said = []
     said += [f"the chore {c['name']} failed: {c['error']}" for c in found if c["error"]]
     limits = [place for place in closed if place["code"] != "rate-limited"]
     said += [f"nothing is sent to {place['key']} ({place['code']})" for place in limits[:5]]
     return said
+
+
+def _for(seconds: float) -> str:
+    """In minutes from two of them on: what is late by hours needs no seconds."""
+    return words(round(seconds) if seconds < 120 else 60.0 * round(seconds / 60))

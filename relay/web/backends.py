@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -14,15 +15,21 @@ from relay.store.db import reading
 from relay.web.hud import DAY_S, Days, Event
 from relay.web.page_route import PageRoute
 from relay.web.pages_render import render
-from relay.web.pages_streak import failing_since
+from relay.web.pages_streak import longest_first, tell_rows
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Map = dict[str, Any]
 ONLY = ("failing",)
 GROUPS = ("workflow",)
+LEVELS = ("L1", "L2", "L3", "L4")
 MAX_PINS = 20
 FRESH_S = 3.0
 MOST_KNOWN = 50
+
+
+def known_word(name: str, value: str | None, known: tuple[str, ...]) -> None:
+    if value and value not in known:
+        raise BadRequest(f"{name}: {value!r} is not known", "leave it away, or give " + " or ".join(known))
 
 
 class Summaries:
@@ -56,24 +63,62 @@ def _summary(request: Request, days: int, event: str | None) -> Map:
         backends = views_backends.summary(conn, since=now - days * DAY_S, now=now, event=event)
         standings = {row["downstream_key"]: row for row in views_backend.standings(conn)}
         marks = views_backends.marks(conn)
-    for one in backends:
-        key = one["repo"].casefold()
-        one["standing"], one["marks"] = standings.get(key), marks.get(key, [])
-        one["streak"] = failing_since(one["marks"])
-    backends.sort(key=lambda one: -one["streak"]["runs"] if one["streak"] and one["streak"]["runs"] > 1 else 0)
+        for one in backends:
+            key = one["repo"].casefold()
+            one["standing"], one["marks"] = standings.get(key), marks.get(key, [])
+        tell_rows(backends, "repo", partial(views_backends.failing_rows, conn))
+    backends.sort(key=longest_first)
     return {"now": now, "days": days, "event": event, "newest": views_backends.NEWEST, "backends": backends}
 
 
+class ListQuery:
+    """The query string of the list of backends."""
+
+    def __init__(
+        self,
+        days: Days = 14,
+        event: Event = None,
+        find: Annotated[str, Query(max_length=200)] = "",
+        level: Annotated[str | None, Query(max_length=32)] = None,
+        only: Annotated[str | None, Query(max_length=32)] = None,
+    ) -> None:
+        known_word("only", only, ONLY)
+        known_word("level", level, LEVELS)
+        self.days, self.event, self.find = days, event or None, find.strip()
+        self.level, self.only = level or None, only or None
+
+    def given(self) -> Map:
+        """What is not at its default: what a link to the same view has to carry."""
+        days = self.days if self.days != 14 else None
+        return {"days": days, "event": self.event, "find": self.find or None, "level": self.level, "only": self.only}
+
+    def keeps(self, backend: Map) -> bool:
+        return (
+            self.find.casefold() in backend["repo"].casefold()
+            and self.level in (None, backend["level"])
+            and (self.only is None or backend["fails"])
+        )
+
+
+Listing = Annotated[ListQuery, Depends()]
+
+
+def listed_data(request: Request, query: ListQuery) -> Map:
+    found = summary_data(request, query.days, query.event)
+    backends = found["backends"]
+    shown = [one for one in backends if query.keeps(one)]
+    return {**found, "backends": shown, "known": len(backends), "failing": sum(one["fails"] for one in backends)}
+
+
 @router.get("/crcr.json")
-def summary_json(request: Request, days: Days = 14, event: Event = None) -> Map:
-    return summary_data(request, days, event or None)
+def summary_json(request: Request, query: Listing) -> Map:
+    return listed_data(request, query)
 
 
 @router.get("/crcr", response_class=HTMLResponse)
-def summary_page(request: Request, days: Days = 14, event: Event = None) -> str:
-    found = summary_data(request, days, event or None)
-    query = {"days": days if days != 14 else None, "event": event or None}
-    return render(request, "crcr.html", page_title="Backends", twin="/crcr.json", query=query, **found)
+def summary_page(request: Request, query: Listing) -> str:
+    found = listed_data(request, query)
+    return render(request, "crcr.html", page_title="Backends", twin="/crcr.json", query=query.given(), **found)
 
 
 class GridQuery:
@@ -88,9 +133,8 @@ class GridQuery:
         group: Annotated[str | None, Query(max_length=32)] = None,
         pin: Annotated[list[str] | None, Query()] = None,
     ) -> None:
-        for name, value, known in (("only", only, ONLY), ("group", group, GROUPS)):
-            if value and value not in known:
-                raise BadRequest(f"{name}: {value!r} is not known", "leave it away, or give " + " or ".join(known))
+        known_word("only", only, ONLY)
+        known_word("group", group, GROUPS)
         self.days, self.event, self.find, self.only, self.group = (
             days,
             event or None,
@@ -125,6 +169,7 @@ def backend_data(request: Request, repo: str, query: GridQuery) -> Map:
             grouped=query.group == "workflow",
             pins=query.pins,
         )
+        tell_rows([found], "repo", partial(views_backends.failing_rows, conn))
     if not found.pop("known"):
         raise NotFound(f"nothing is known of {repo}", "/crcr lists the downstreams that have reported")
     return {"now": now, "days": query.days, "event": query.event, **found}

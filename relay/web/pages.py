@@ -6,6 +6,7 @@ Handlers are plain functions: FastAPI runs them in a thread, so a slow query nev
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -13,14 +14,14 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from relay.errors import BadRequest, NotFound, RelayError
 from relay.services import allowlists, quarantining, trying
-from relay.store import views, views_pr, views_quality, views_test
+from relay.store import views, views_backends, views_pr, views_quality, views_test
 from relay.store.db import reading
 from relay.web import configured, pages_health
 from relay.web.page_route import PageRoute
 from relay.web.pages_gantt import seconds_left
 from relay.web.pages_render import render
 from relay.web.pages_stages import progress
-from relay.web.pages_streak import failing_since
+from relay.web.pages_streak import failing_since, longest_first, tell_rows
 from relay.web.pages_text import (
     bad_first,
     iso,
@@ -45,10 +46,10 @@ def status_data(request: Request) -> Map:
     settings, now = state.settings, time.time()
     with reading(state.engine) as conn:
         found = views.status(conn, now=now, base_url=settings.url)
+        tell_rows(found["backends"], "downstream", partial(views_backends.failing_rows, conn))
     for run in found["runs"]:
         run["sentence"] = run_sentence(run, run["counts"], [])
-    for backend in found["backends"]:
-        backend["streak"] = failing_since(backend["marks"])
+    found["backends"].sort(key=lambda one: (*longest_first(one), not one["open"]))
     health = pages_health.parts(
         found,
         hud=bool(settings.hud_url),

@@ -43,6 +43,7 @@ def environment() -> Environment:
     )
     env.globals.update(gantt=pages_gantt.gantt, parts_of_time=pages_gantt.parts_of_time, kind_says=text.KIND_SAYS)
     env.globals.update(spark=pages_pictures.spark, strip=pages_pictures.strip)
+    env.globals.update(card_says=text.CARD_SAYS, pr_word=text.pr_word)
     env.filters.update(
         duration=text.duration,
         rough=text.rough,
@@ -57,6 +58,7 @@ def environment() -> Environment:
         https=text.https,
         test_href=text.test_href,
         ago=text.ago,
+        breaks=text.breaks,
     )
     return env
 
@@ -74,6 +76,7 @@ def render(request: Request, template: str, **values: Any) -> str:
     values["said"] = sessions.said(request)
     values["signing_in"] = settings.signing_in
     values["swapped"] = any(name in request.headers for name in ("hx-request", "hx-history-restore-request"))
+    values["origin"] = settings.url
     values["canonical"] = settings.url + request.url.path
     return _render(request, template, nonce_of(request), values)
 

@@ -18,6 +18,7 @@ TYPES = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
+    ".png": "image/png",
     ".md": "text/plain; charset=utf-8",
     "": "text/plain; charset=utf-8",
 }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from relay.store.dispatches import OPEN_STATES
 
 Map = dict[str, Any]
 
@@ -25,3 +27,30 @@ def failing_since(runs: Sequence[Map]) -> Map | None:
         return None
     pulls = {one["pr"] for one in row if one["pr"] is not None}
     return {"runs": len(row), "at": row[-1]["at"], "pulls": len(pulls), "more": more}
+
+
+def tell_rows(backends: Sequence[Map], key: str, whole: Callable[[Sequence[str]], Map]) -> None:
+    """Gives each of ``backends`` its ``streak`` by its ``marks``, which are few: ``whole`` (downstream keys -> their
+    rows, relay.store.views_backends.failing_rows) is asked once about all whose marks tell no pass. ``key``: where the
+    name stands. And ``fails``: whether it needs somebody now."""
+    for one in backends:
+        one["streak"] = failing_since(one["marks"])
+    long = {str(one[key]).casefold(): one for one in backends if one["streak"] and one["streak"]["more"]}
+    known = whole(sorted(long))
+    for name, one in long.items():
+        one["streak"] = known.get(name, one["streak"])
+    for one in backends:
+        one["fails"] = _fails(one)
+
+
+def _fails(backend: Map) -> bool:
+    """The newest run that ended failed, or several in a row did, whatever neutral ones came after."""
+    if backend["streak"] is None:
+        return False
+    ended = [mark["word"] for mark in backend["marks"] if mark["word"] not in OPEN_STATES]
+    return backend["streak"]["runs"] > 1 or ended[-1:] == ["failure"]
+
+
+def longest_first(backend: Map) -> tuple[int, float]:
+    """To sort by: what has failed the longest first, the rest as it stood."""
+    return (0, float(backend["streak"]["at"])) if backend["fails"] else (1, 0.0)

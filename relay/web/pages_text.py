@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from markupsafe import Markup, escape
+
 from relay.store.views_health import notes as health_notes
 
 Map = dict[str, Any]
@@ -76,6 +78,16 @@ KIND_SAYS: dict[str, str] = {
 """What a kind of failure says of the base commit, in words."""
 
 
+CARD_SAYS: dict[str, str] = {
+    "good": "CI relay: fine",
+    "bad": "CI relay: failing",
+    "warn": "CI relay: worth a look",
+    "live": "CI relay: running",
+    "mute": "CI relay: does an upstream change break your accelerator?",
+}
+"""What the pictures of cards say (deploy/tools/cards.py draws them), by the page's look."""
+
+
 def chip(word: str | None) -> tuple[str, str, str]:
     """(class, sign, label) of a state, conclusion or outcome; a word we do not know is shown as it is."""
     return CHIPS.get(word or "", ("mute", "·", word or "unknown"))
@@ -140,7 +152,7 @@ def metered(meter: Map) -> str:
     for name, value in meter.items():
         words = name.replace("_", " ")
         said.append(f"{words.removesuffix(' bytes').removeprefix('bytes ')} {size(value)}" if "bytes" in name
-                    else f"{number(value)} {words}")  # fmt: skip
+                    else plural(value, words.removesuffix("s")))  # fmt: skip
     return ", ".join(said)
 
 
@@ -178,6 +190,11 @@ def number(value: float | None) -> str:
 def plural(n: int, one: str, many: str = "") -> str:
     """``3 tests``; ``many`` defaults to ``one`` with an s."""
     return f"{number(n)} {one if n == 1 else many or one + 's'}"
+
+
+def breaks(name: str) -> Markup:
+    """A test's name or a path, escaped, that may go on in the next line after each of its parts."""
+    return Markup(re.sub(r"(::|/)(?=.)", r"\1<wbr>", str(escape(name))))
 
 
 def short(sha: str | None) -> str:
@@ -243,6 +260,19 @@ ORDER = {"failure": 0, "failed": 1, "neutral": 3, "success": 4, "superseded": 5}
 def bad_first(dispatches: list[Map]) -> list[Map]:
     """What needs eyes first: failures, what is still open, neutral, success; superseded ones at the end."""
     return sorted(dispatches, key=lambda d: ORDER.get(standing(d), 2))
+
+
+PR_WORDS = ("failure", "running", "failed", "neutral", "success")
+
+
+def pr_word(dispatches: list[Map]) -> str:
+    """The word for all backends of a pull request together: what needs eyes first."""
+    current = [d for d in dispatches if d["state"] != "superseded"]
+    found = {d["conclusion"] or d["state"] for d in current if d["state"] in ("completed", "failed")}
+    found |= {
+        word for d in current if d["state"] not in ("completed", "failed") for word in ("running", d["conclusion"])
+    }
+    return next((word for word in PR_WORDS if word in found), "superseded")
 
 
 def pr_sentence(dispatches: list[Map]) -> str:

@@ -17,7 +17,7 @@ from relay.artifacts import artifacts
 from relay.errors import BadRequest, Forbidden, Unauthorized
 from relay.protocol import WORKER_API
 from relay.queue.names import is_shard_queue
-from relay.services import leasing, printing
+from relay.services import leasing, printing, traces
 from relay.services.secret_files import worker_keys
 from relay.services.upstream import mirror
 from relay.store import workers
@@ -213,6 +213,15 @@ async def log(
     store = artifacts(state.settings)
     end = await to_thread.run_sync(printing.take, state.engine, store, shard_id, token, begin, data, time.time())
     return {"end": end}
+
+
+@router.put("/leases/{shard_id}/trace", status_code=204)
+async def trace(shard_id: str, token: Token, request: Request) -> Response:
+    """Since version 3: what the tests of a shard ran that the relay asked to follow."""
+    state = request.app.state
+    data = await read_body(request, traces.MAX_BYTES, "a shard's trace has at most 16 MiB")
+    await to_thread.run_sync(traces.take, state.engine, artifacts(state.settings), shard_id, token, data)
+    return Response(status_code=204)
 
 
 @router.post("/leases/{shard_id}/complete")

@@ -4,8 +4,8 @@
 
 ``--demo FOLDER``: over a copy of the database that ``make demo DEMO_ARGS=--once`` left in FOLDER (without the option a
 demo is played in a temporary folder). ``--seeded``: over what the seeding command makes (``full``: 1,000,000 results;
-``--keep`` as of ``pages.py``). Saves every view in light, in the dark and on a phone as PNG into SHOTS and prints what
-it found that a page should not show; exit code 1 when there is any, 2 when there is no Chromium.
+``--keep`` as of ``pages.py``). Saves every view in light, in the dark, on a phone and on paper as PNG into SHOTS and
+prints what it found that a page should not show; exit code 1 when there is any, 2 when there is no Chromium.
 """
 
 from __future__ import annotations

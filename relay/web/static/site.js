@@ -2,11 +2,28 @@
 (() => {
   // "/" goes to the search box, as on other sites where people look for code
   document.addEventListener('keydown', (event) => {
-    if (event.key !== '/' || event.ctrlKey || event.metaKey || event.altKey) return
+    if (event.key !== '/' || document.documentElement.dataset.keys === 'off' || event.ctrlKey || event.metaKey || event.altKey) return
     if (event.target.closest('input, textarea, select, [contenteditable]')) return
     event.preventDefault()
     document.getElementById('find')?.focus()
   })
+
+  // what a reader chose stays chosen on this machine
+  const kept = (name) => { try { return localStorage.getItem(name) } catch { return null } }
+  const choose = (id, standard, act) => {
+    const button = document.getElementById(id)
+    if (!button) return
+    const set = (on) => { button.setAttribute('aria-pressed', String(on)); act(on) }
+    set((kept(id) ?? standard) === 'on')
+    button.hidden = false
+    button.addEventListener('click', () => {
+      const on = button.getAttribute('aria-pressed') !== 'true'
+      try { localStorage.setItem(id, on ? 'on' : 'off') } catch { /* a private window: for this page then */ }
+      set(on)
+    })
+  }
+  choose('exact-times', 'off', (on) => document.documentElement.classList.toggle('exact', on))
+  choose('single-keys', 'on', (on) => { document.documentElement.dataset.keys = on ? 'on' : 'off' })
 
   // a time says what it is on the reader's own clock too
   const local = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'long' })

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from relay.web.twins.parts import At, Loose, Mark, Part, Standing, Streak, Tally
+from relay.web.twins.parts import At, Fails, Loose, Mark, Part, Standing, Streak, Tally
 
 
 class Spark(Part):
@@ -28,6 +28,7 @@ class BackendRow(Part):
     standing: Standing | None
     marks: list[Mark]
     streak: Streak | None
+    fails: Fails
 
 
 class Backends(Part):
@@ -37,10 +38,14 @@ class Backends(Part):
     days: int
     event: str | None
     newest: Annotated[int, Field(description="So many of the newest runs are looked at, at most.")]
+    known: Annotated[int, Field(description="Backends that reported in this time, before find, level and only.")]
+    failing: Annotated[int, Field(description="So many of them fail.")]
     backends: list[BackendRow]
 
 
 class Cell(Part):
+    """Of a grid grouped by workflow it says the worst of ``jobs`` jobs, of which ``passed`` passed."""
+
     workflow: str
     job: str
     status: str
@@ -51,15 +56,17 @@ class Cell(Part):
     run_s: float | None
     run: str
     at: At
+    jobs: int = 1
+    passed: int | None = None
 
 
 class GridRow(Part):
-    sha: str
+    sha: str | None
     pr: int | None
     upstream: str | None
     event: str | None
     at: At
-    run: str
+    run: Annotated[str | None, Field(description="The run's id; null: another relay's.")]
     jobs: Annotated[dict[str, Cell], Field(description="By workflow / job.")]
 
 
@@ -77,4 +84,8 @@ class BackendPage(Part):
     commits: list[GridRow]
     times: list[Loose]
     standing: Standing | None
-    asked: list[Loose]
+    marks: list[Mark]
+    streak: Streak | None
+    fails: Fails
+    asked: Annotated[list[Loose], Field(description="What the next level asks, a line each.")]
+    kept: Annotated[list[Loose], Field(description="What its own level keeps.")]

@@ -12,6 +12,7 @@ RunId = Annotated[str, Field(description="The run's id; its page is /run/{id}.")
 Tally = Annotated[dict[str, int], Field(description="How many, by word.")]
 Left = Annotated[float | None, Field(description="Seconds until it is done, estimated; null: nobody can tell.")]
 Progress = Annotated[float, Field(ge=0, le=1, description="0 to 1.")]
+Fails = Annotated[bool, Field(description="Its newest run that ended failed, or several in a row did.")]
 Loose = dict[str, Any]
 
 

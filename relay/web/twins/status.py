@@ -12,6 +12,7 @@ from relay.web.twins.parts import (
     Counts,
     Effect,
     EffectTally,
+    Fails,
     Loose,
     Mark,
     Part,
@@ -37,6 +38,7 @@ class Backend(Part):
     last: Brief | None
     marks: list[Mark]
     streak: Streak | None
+    fails: Fails
 
 
 class OpenRun(Brief):

@@ -143,6 +143,49 @@ def test_many_backends_are_pictures_with_words(client: Any, world: Any) -> None:
     assert page.count('<svg class="strip"') == 32
     assert 'aria-label="Newest runs of org/backend-03, oldest first: failure"' in page
     status = client.get("/").text
-    assert "and 7 more backends, none of which failed last" in status
-    assert status.index("org/backend-03") < status.index("org/backend-00"), "what failed comes first"
-    assert len(re.findall(r'<td class="name">', status)) == 25
+    assert "and 20 more backends, none of which fails" in status
+    tiles = re.findall(r'<a class="tile (\w+)" href="/crcr/([\w/-]+)" title="([^"]*)"></a>', status)
+    assert tiles[0] == ("bad", "org/backend-03", "org/backend-03: failure"), "what fails comes first"
+    assert [look for look, _, _ in tiles[1:]] == ["good"] * 31, "each of them is a tile"
+    assert len(re.findall(r'<td class="name">', status)) == 12
+
+
+def test_what_has_failed_the_longest_comes_first(client: Any, world: Any) -> None:
+    """Rows are counted to their beginning, though lists show ten marks each."""
+    hours_ago = {
+        "org/long": (250, ["success"] + ["failure"] * 14),
+        "org/short": (100, ["success"] * 12 + ["failure"] * 2),
+        "org/never": (300, ["failure"] * 11),
+        "org/mended": (320, ["failure"] * 3 + ["success"]),
+        "org/shaky": (310, ["failure", "neutral"]),  # one failure, and nothing since that says it is fine or not
+    }
+    for repo, (first, ended) in hours_ago.items():
+        for n, word in enumerate(ended):
+            made = run(world, first - n, word, downstream=repo)
+            world.job(made, "unit", "completed", word)
+    client.app.state.crcr_summaries.forget()
+    for address, name in (("/index.json", "downstream"), ("/crcr.json", "repo")):
+        found = client.get(address).json()["backends"]
+        rows = {one[name]: one["streak"] for one in found}
+        assert [one[name] for one in found if one["fails"]] == ["org/never", "org/long", "org/short"]
+        assert (rows["org/long"]["runs"], rows["org/long"]["pulls"], rows["org/long"]["more"]) == (14, 14, False)
+        assert (rows["org/never"]["runs"], rows["org/never"]["more"]) == (11, True), "nobody knows what was before"
+        assert rows["org/mended"] is None
+        assert rows["org/shaky"]["runs"] == 1
+    page = client.get("/crcr/org/long.json").json()
+    assert (page["streak"]["runs"], page["fails"], len(page["marks"])) == (14, True, 10)
+
+
+def test_the_list_of_backends_is_filtered(client: Any, world: Any) -> None:
+    for n, (level, word) in enumerate((("L2", "success"), ("L3", "failure"), ("L3", "success"))):
+        made = run(world, 10 * n, word, downstream=f"org/back-{n}", level=level)
+        world.job(made, "unit", "completed", word)
+    client.app.state.crcr_summaries.forget()
+    wanted = {"find=BACK-1": [1], "level=L3": [1, 2], "only=failing": [1], "level=L2&only=failing": []}
+    for query, kept in wanted.items():
+        found = client.get(f"/crcr.json?{query}").json()
+        assert [one["repo"] for one in found["backends"]] == [f"org/back-{n}" for n in kept], query
+        assert (found["known"], found["failing"]) == (3, 1), "of all, whatever is shown"
+    assert "No backend fits this filter" in client.get("/crcr?level=L2&only=failing").text
+    assert client.get("/crcr?only=broken").status_code == 400
+    assert client.get("/crcr?level=L9").status_code == 400

@@ -145,6 +145,27 @@ CONTRAST = """() => {
 }"""
 
 
+def test_a_reader_chooses_exact_times_and_no_single_keys(browser: Any, server: str, world: Any) -> None:
+    """The choice holds on the next page; a letter that somebody types or says does nothing then."""
+    world.job(world.failed_run(), "spyre", "completed", "failure")
+    with watched(browser) as page:
+        page.goto(f"{server}/crcr/torch-spyre/torch-spyre")
+        when = page.locator("td time").first
+        shown = "e => getComputedStyle(e, '::after').content + getComputedStyle(e).fontSize"
+        assert when.evaluate(shown).startswith("none")
+        page.get_by_role("button", name="Exact times").click()
+        assert when.evaluate(shown) == f'"{when.get_attribute("datetime")}"0px'
+        page.keyboard.press("j")
+        assert page.locator("td.here").count() == 1
+        page.get_by_role("button", name="Single keys").click()
+        page.goto(f"{server}/crcr/torch-spyre/torch-spyre")
+        assert page.locator("html.exact").count() == 1
+        page.keyboard.press("j")
+        page.keyboard.press("/")
+        assert page.locator("td.here").count() == 0
+        assert page.evaluate("document.activeElement.tagName") == "BODY"
+
+
 @pytest.mark.parametrize("look", LOOKS)
 def test_pages_fit_the_screen_and_can_be_read(browser: Any, server: str, world: Any, look: str) -> None:
     ids = {"failed": world.failed_run(), "running": world.running(pr_number=171300, head_sha="c" * 40)[0]}

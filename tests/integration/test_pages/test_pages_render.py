@@ -215,7 +215,7 @@ def test_device_time_is_summed_shared_out_and_called_an_estimate(client: Any, wo
     assert "an estimate, good for comparing" in text
     assert 'aria-label="75.0 percent"' in source
     assert '<rect class="bar" width="75.00" height="8"/>' in source
-    assert "device: read 3.0 GB, written 1.0 KB, 8 sticks, h2d 40 B, d2h 2 B" in text
+    assert "on the device read 3.0 GB, written 1.0 KB, 8 sticks, h2d 40 B, d2h 2 B" in text
 
 
 def test_a_run_that_was_not_metered_has_no_device_time(client: Any, world: Any) -> None:

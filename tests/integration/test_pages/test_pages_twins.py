@@ -102,7 +102,11 @@ def test_twins_of_a_busy_relay(settings: Settings) -> None:
     with TestClient(create_app(settings), base_url=URL) as client:
         page_sign_in.sign_in(client, "oscar")
         all_of(client, id=[seeded.run, seeded.open_run], number=[str(seeded.pr)], test=[seeded.test])
-        hold(client, "/crcr/{owner}/{repo}.json", f"/crcr/{seeded.backend}.json")
+        for repo in (seeded.backend, "elsewhere-01/backend"):  # ours, and one that another relay reports
+            hold(client, "/crcr/{owner}/{repo}.json", f"/crcr/{repo}.json")
+            grouped = hold(client, "/crcr/{owner}/{repo}.json", f"/crcr/{repo}.json?group=workflow")
+            cells = [cell["jobs"] for commit in grouped["commits"] for cell in commit["jobs"].values()]
+            assert max(cells) == (7 if repo == seeded.backend else 1), repo
 
 
 def test_every_address_that_ends_like_a_twin_is_described(client: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relay.domain.readiness import MIN_RUNS, STEADY_S, Sample, judge, measure
+from relay.domain.readiness import MIN_RUNS, STEADY_S, Sample, checklist, judge, measure
 
 
 def samples(good=30, bad=0, timed=0, queue_s=60.0, run_s=600.0, whole_s=900.0, **more):
@@ -25,13 +25,22 @@ def test_a_good_downstream_is_ready_for_the_next_level():
         (samples(good=26, bad=4), "pass rate 86.7 %"),
         (samples(queue_s=1800.0), "mean wait for a start 30 min"),
         (samples(run_s=3 * 3600.0 + 1), "runs over 3 h 100 %"),
-        (samples(whole_s=3 * 3600.0), "median from event to answer 180 min"),
+        (samples(whole_s=3 * 3600.0), "median from event to answer 3 h"),
         (samples(timed=1), "timeouts 3.23 %"),
         ([], "pass rate not measured"),
     ],
 )
 def test_what_is_missing_is_said(which, said):
     assert any(said in line for line in measure("L2", which).missing), measure("L2", which).missing
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(40.0, "40 s"), (99.6, "2 min"), (1800.0, "30 min"), (9000.0, "2.5 h"), (1e6, "278 h")]
+)
+def test_a_time_is_said_in_the_unit_that_fits(seconds, said):
+    lines = {line["what"]: line for line in checklist(measure("L2", samples(queue_s=seconds)).as_map())}
+    assert lines["mean wait for a start"]["value"] == said
+    assert lines["mean wait for a start"]["asked"] == "below 30 min"
 
 
 def test_cancelled_and_skipped_runs_say_nothing():

@@ -34,7 +34,7 @@ def test_sizes(count: float | None, said: str) -> None:
 
 def test_what_the_device_counted() -> None:
     counted = {"bytes_read": 1500, "sticks": 12_000, "padding_bytes": 7, "refused_ops": 1}
-    assert text.metered(counted) == "read 1.5 KB, 12,000 sticks, padding 7 B, 1 refused ops"
+    assert text.metered(counted) == "read 1.5 KB, 12,000 sticks, padding 7 B, 1 refused op"
 
 
 @pytest.mark.parametrize(

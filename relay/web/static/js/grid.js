@@ -26,7 +26,7 @@
   }
 
   document.addEventListener('keydown', (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return
+    if (document.documentElement.dataset.keys === 'off' || event.ctrlKey || event.metaKey || event.altKey) return
     if (event.target.closest('input, textarea, select, [contenteditable]')) {
       if (event.key === 'Escape') event.target.blur()
       return

@@ -32,7 +32,8 @@
       width, height,
       padding: [10, 26, 0, 0],
       cursor: { drag: { x: !bars, y: false } },
-      legend: { live: true, markers: { width: 0, fill: (u, n) => colours[(n - 1) % colours.length] } },
+      // of bars the text beside them says as much
+      legend: { show: !bars, live: true, markers: { width: 0, fill: (u, n) => colours[(n - 1) % colours.length] } },
       tzDate: (t) => uPlot.tzDate(new Date(t * 1000), 'Etc/UTC'),
       scales: { x: { time: !bars, range: bars ? [-0.6, plot.names.length - 0.4] : undefined }, y: { range: (u, min, max) => [0, Math.max(max, 1e-3) * 1.08] } },
       axes: [
@@ -42,7 +43,7 @@
         { ...axis, size: 62, incrs: plot.unit === 's' ? seconds : undefined, values: (u, at) => at.map((v) => said(v, plot.unit)) },
       ],
       series: [
-        bars ? { label: plot.x_label, value: (u, n) => plot.names[n] ?? '–' } : { label: 'when (UTC)', value: '{YYYY}-{MM}-{DD} {HH}:{mm}' },
+        bars ? { label: plot.x_label, value: (u, n) => plot.names[n] ?? '–' } : { label: 'when (UTC)', value: (u, t) => (t == null ? '' : new Date(t * 1000).toISOString().slice(0, 16).replace('T', ' ')) },
         ...plot.series.map((one, n) => ({
           label: one.label,
           stroke: colours[n % colours.length],
@@ -51,7 +52,7 @@
           paths: bars ? uPlot.paths.bars({ size: [0.7, 60] }) : plot.scattered ? () => null : undefined,
           points: { show: !bars, size: plot.scattered ? 6 : 4, width: plot.scattered ? 0 : 1, fill: colours[n % colours.length] },
           spanGaps: true,
-          value: (u, v) => said(v, plot.unit),
+          value: (u, v) => (v == null ? '' : said(v, plot.unit)),
         })),
       ],
     }
