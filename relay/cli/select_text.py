@@ -109,15 +109,18 @@ def print_explained(selection: Selection, console: Console) -> None:
 def _headline(selection: Selection, console: Console) -> None:
     counts, runtime = selection.counts, selection.plan.runtime
     print_line(console, f"{selection.change.base[:12]}..{selection.change.head[:12]}", f"  {selection.change.title}")
+    files, native = counts["files"], counts.get("native_files", 0)
     text = (
-        f"{counts['files']} changed files reach {counts['impacted']} of {counts['tests']} tests; "
-        f"{counts['relevant']} are for this device; {counts['planned']} run (about {counts['est_variants']} variants), "
-        f"{runtime.kind.value} on torch {runtime.torch}"
+        f"{files} changed {'file reaches' if files == 1 else 'files reach'} {counts['impacted']} tests (the tree has "
+        f"{counts['tests']} test methods); {counts['relevant']} are for this device; {counts['planned']} run (about "
+        f"{counts['est_variants']} variants), {runtime.kind.value} on torch {runtime.torch}"
     )
     print_line(console, "", text)
-    if counts.get("native_files"):
-        native = f"{counts['native_files']} of the files are native code: they reach {counts['native_impacted']} tests"
-        print_line(console, "", f"{native}, and take effect in a build only")
+    if native:
+        which, it = ("It is", "it") if files == 1 else (f"{native} of them {'is' if native == 1 else 'are'}", "that")
+        wide = any(d.subject == "change" and d.code == "unmapped-change" for d in selection.decisions)
+        text = f"{which} native code, which takes effect in a build only: {counts['native_impacted']} of the tests"
+        print_line(console, "", f"{text} are reached by {it}{', the widening left out' if wide else ''}")
     if selection.plan.partial:
         print_line(console, "", f"The plan is partial: {counts['left_out']} tests did not fit into the budget.")
 

@@ -12,6 +12,12 @@ from selector.model import Change, Decision, Evidence, FileChange, Stage, TestId
 MAX_WIDENED = 8_000
 """tests that a widening adds at most; a full tree has some 7,000 device-generic ones"""
 
+_NOTHING = {
+    "cannot-matter": "pages or upstream's own CI alone, which no test reads",
+    "cosmetic": "comments, formatting or modes alone, which no test tells",
+}
+"""what no test can tell, by the code of its decision"""
+
 
 def conclude(findings: Findings, analysed: Sequence[tuple[FileChange, FileKind]]) -> None:
     """One decision a changed path: what it reaches, or that nothing could be said about it."""
@@ -37,10 +43,11 @@ def conclude(findings: Findings, analysed: Sequence[tuple[FileChange, FileKind]]
 
 
 def smoke_set(findings: Findings, change: Change, named: Sequence[TestId]) -> None:
-    """A change of pages and of upstream's own CI alone runs the smoke set, so that a run shows that all is well."""
+    """A change of pages, of upstream's own CI and of comments alone runs the smoke set, so that a run shows that all is
+    well."""
     codes = {decision.code for decision in findings.decisions}
-    if change.files and codes == {"cannot-matter"}:
-        why = "the change holds pages or upstream's own CI alone, which no test reads"
+    if change.files and codes and codes <= set(_NOTHING):
+        why = f"the change holds {', and '.join(what for code, what in _NOTHING.items() if code in codes)}"
         count = smoke.smoke(findings, named, why)
         if count:
             findings.decide("change", "smoke", "smoke", f"{why}: {_tests(count)} of the smoke set")

@@ -46,8 +46,8 @@ def judge(subject: Subject) -> Opinion | None:
 
 
 def _made_elsewhere(subject: Subject) -> str:
-    """A file that takes the class over, at first or second hand, makes classes for device types, and has code outside of
-    classes that uses it; '' if there is none. One that lists it for a runner, or inherits from it, does not."""
+    """A file that takes the class over, at first or second hand, makes classes for device types, and uses it in code
+    outside of classes; '' if there is none. One that lists it for a runner, or inherits from it, does not."""
     inventory = subject.inventory
     todo = [(subject.id.file, subject.cls.name)]
     seen = set(todo)

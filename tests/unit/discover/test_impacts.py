@@ -100,10 +100,17 @@ def test_a_moved_file_is_renamed_tests_and_not_gone_ones(discovered: Discover) -
     ],
 )
 @pytest.mark.parametrize("path", ["test/test_plain.py", "torch/functional.py", "torch/_refs/__init__.py"])
-def test_cosmetic_edits_reach_nothing(discovered: Discover, path: str, old: str, new: str) -> None:
+@pytest.mark.parametrize("pages", [False, True])
+def test_cosmetic_edits_reach_the_smoke_set_alone(
+    discovered: Discover, path: str, old: str, new: str, pages: bool
+) -> None:
     also = {k: v for k, v in ALSO.items() if k != path}
-    found = discovered({path: PLAIN + old}, {path: PLAIN + new}, also=also, title="Fix torch.logit")
-    assert found.impacts == ()
+    before, after = ({path: PLAIN + text, **({"README.md": text} if pages else {})} for text in (old, new))
+    found = discovered(before, after, also=also, title="Fix torch.logit")
+    assert found.impacts
+    assert {impact.codes for impact in found.impacts} == {("smoke",)}
+    assert "comments, formatting or modes alone" in found.impacts[0].evidence[0].detail
+    assert ("pages or upstream's own CI alone" in found.impacts[0].evidence[0].detail) is pages
     assert about(found, path) == [("no-impact", "cosmetic")]
     assert not found.widened
 
@@ -651,12 +658,12 @@ def test_a_large_file_is_compared_by_what_the_trees_hold() -> None:
     assert [str(i.test) for i in found.impacts] == ["test/test_big.py::TestBig::test_a"]
 
 
-def test_a_mode_change_reaches_nothing() -> None:
+def test_a_mode_change_reaches_the_smoke_set_alone() -> None:
     from selector.discover import discover
 
     tree = MemoryTree({**ALSO, "setup.py": "a"})
     found = discover(tree, tree, Change("a", "b", (FileChange("setup.py", "modified", None, b"a", b"a"),)), None)
-    assert (found.impacts, found.widened) == ((), False)
+    assert ({impact.codes for impact in found.impacts}, found.widened) == ({("smoke",)}, False)
 
 
 def test_an_empty_change_reaches_nothing_and_says_so(discovered: Discover) -> None:

@@ -19,6 +19,10 @@ ROWS = [
     # body of test_a(self, device, dtype), whether its device is used
     ("torch.ones(2, device=device)", True),
     ("torch.ones(2).to(device)", True),
+    # what upstream names like a builtin runs all the same
+    ("torch.range(0, 10, device=device)", True),
+    ("torch.combinations(make(device))", True),
+    ("list(range(len(device)))", False),
     ("torch.ones(2, device=torch.device(device))", True),
     ("make = partial(make_tensor, device=device)", True),
     ("x = device\n        torch.ones(2, device=x)", True),
