@@ -6,10 +6,13 @@ import argparse
 import os
 import sys
 
+import structlog
+
 from relay import alive, logs
 from relay.errors import SettingsError
 from relay.worker import config as worker_config
 from relay.worker import greeting, sandbox
+from relay.worker.runners import Runners
 
 OPTIONS = {
     "broker": ("RELAY_BROKER_URL", "Celery broker URL"),
@@ -45,9 +48,15 @@ def main(argv: list[str] | None = None) -> int:
     logs.setup("worker")
     logs.only_stderr()
 
+    runners = Runners(config.folder)
+    try:
+        # first of all, for torch takes longest; and in the main thread, with whose end all ends that it starts
+        runners.start()
+    except OSError as exc:
+        structlog.get_logger(__name__).error("nothing is started ahead", why=str(exc))  # the next shard tries again
     from relay.worker.celery_app import make_app
 
-    app = make_app(config)
+    app = make_app(config, runners)
     app.worker_main(
         ["--quiet", "worker", "--pool=solo", f"--queues={config.queue}", f"--hostname={config.name}@%h",
          "--loglevel=WARNING", "--without-gossip", "--without-mingle", "--without-heartbeat"]

@@ -24,14 +24,14 @@ log = structlog.get_logger(__name__)
 TASK = "relay.run_shard"
 
 
-def make_app(config: WorkerConfig) -> Celery:
-    """The app of one worker. Starts greeting when the worker is ready. When it shuts down, its shard may end within
+def make_app(config: WorkerConfig, runners: Runners) -> Celery:
+    """The app of one worker, which runs shards on ``runners`` and closes them at its end. Starts greeting when the
+    worker is ready. When it shuts down, its shard may end within
     ``drain_s`` seconds, or is handed back."""
     app = new_app("relay-worker", config.broker_url, (config.queue,), default_queue=config.queue)
     app.conf.update(worker_pool="solo", worker_concurrency=1)
     stop = threading.Event()
     done = [0]
-    runners = Runners(config.folder)
 
     def run_shard(shard_id: str) -> None:
         with structlog.contextvars.bound_contextvars(worker=config.name):
@@ -48,10 +48,6 @@ def make_app(config: WorkerConfig) -> Celery:
     app.task(run_shard, name=TASK)
 
     def ready(sender: Any = None, **_: Any) -> None:
-        try:
-            runners.start()  # here, in the main thread: what it starts ends with the thread that started it
-        except OSError as exc:
-            log.error("nothing is started ahead", why=str(exc))  # the next shard tries again
         threading.Thread(target=greeting.keep_greeting, args=(config, stop), name="hello", daemon=True).start()
 
     def leaving(**_: Any) -> None:
