@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from selector.discover.diff import Difference, Side, compare
 from selector.discover.fingerprints import PARTS
 
 SHOWN = 40
-"""tests of one kind that are named on a terminal; the rest is counted"""
+"""rows of one kind on a terminal; the rest is counted"""
+NAMED = 3
+"""tests of one file that are named where all of them differ for the same reason"""
 
 
 def run(
@@ -46,8 +49,10 @@ def run(
 
 
 def to_value(found: Difference) -> dict[str, Any]:
-    """Plain values. ``parts`` counts tests by the part that differs (a test may count in several)."""
+    """Plain values. ``parts`` counts tests by the part that differs (a test may count in several); ``drawing``: tests
+    that are the same but for an op entry that they draw."""
     changed = [change for change in found.changes if change.parts]
+    drawing = [change for change in found.changes if change.content == "opinfo" and not change.parts]
     parts = Counter(part for change in changed for part in change.parts)
     by_kind = {kind: [str(c.test) for c in found.changes if c.kind == kind] for kind in ("new", "gone", "cosmetic")}
     renamed = [change for change in found.changes if change.was is not None]
@@ -57,6 +62,7 @@ def to_value(found: Difference) -> dict[str, Any]:
             "gone": len(by_kind["gone"]),
             "renamed": len(renamed),
             "changed": len(changed),
+            "drawing": len(drawing),
             "cosmetic": len(by_kind["cosmetic"]),
             "same": found.unchanged,
             "broad_helpers": len(found.broad),
@@ -68,6 +74,7 @@ def to_value(found: Difference) -> dict[str, Any]:
             {"test": str(change.test), "parts": {part: list(names) for part, names in change.parts.items()}}
             for change in changed
         ],
+        "drawing": [{"test": str(change.test), "ops": list(change.ops)} for change in drawing],
         **by_kind,
         "broad_helpers": dict(found.broad),
         "op_entries": {label: list(entry.aspects) for label, entry in found.entries.items()},
@@ -75,15 +82,19 @@ def to_value(found: Difference) -> dict[str, Any]:
 
 
 def _print(value: dict[str, Any], console: Console) -> None:
-    counts = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in value["counts"].items())
+    words = {"drawing": "for ops alone", "broad_helpers": "broad helpers", "op_entries": "op entries"}
+    counts = ", ".join(f"{number} {words.get(name, name)}" for name, number in value["counts"].items())
     print_line(console, "tests         ", counts)
     if value["parts"]:
         print_line(console, "what differs  ", ", ".join(f"{part} {n}" for part, n in value["parts"].items()))
     rows = {
+        "op entry": [f"{label}  {', '.join(aspects)}" for label, aspects in value["op_entries"].items()],
+        "helper": [f"{key}  reached by {tests} tests" for key, tests in value["broad_helpers"].items()],
         "new": value["new"],
         "gone": value["gone"],
         "renamed": [f"{one['old']} -> {one['new']}" for one in value["renamed"]],
-        "changed": [f"{one['test']}  {_said(one['parts'])}" for one in value["changed"]],
+        "changed": _alike((one["test"], _said(one["parts"])) for one in value["changed"]),
+        "for ops": _alike((one["test"], f"draws {', '.join(one['ops'])}") for one in value["drawing"]),
         "cosmetic": value["cosmetic"],
     }
     for kind, texts in rows.items():
@@ -92,6 +103,22 @@ def _print(value: dict[str, Any], console: Console) -> None:
         if len(texts) > SHOWN:
             print_line(console, f"{kind:<9}", f" and {len(texts) - SHOWN} more (--json names all)")
     print_line(console, "seconds       ", f"{value['seconds']:.2f}")
+
+
+def _alike(tests: Iterable[tuple[str, str]]) -> list[str]:
+    """A row a test and why; tests of one file for the same reason are a row together."""
+    groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for test, why in tests:
+        path, _, name = test.partition("::")
+        groups[path, why].append(name)
+    return [
+        f"{path}::{names[0]}  {why}" if len(names) == 1 else f"{path}  {why}: {len(names)} tests, {_some(names)}"
+        for (path, why), names in groups.items()
+    ]
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
 
 
 def _said(parts: dict[str, list[str]]) -> str:

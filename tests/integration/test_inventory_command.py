@@ -130,3 +130,32 @@ def test_two_revisions_compared(tree: Path, tmp_path: Path) -> None:
     said = json.loads(command(*args))
     assert [test.rpartition("::")[2] for test in said["cosmetic"]] == ["test_two"]
     assert (said["counts"]["changed"], said["counts"]["new"]) == (0, 0)
+
+
+def test_what_differs_for_one_reason_is_a_row_together(tmp_path: Path) -> None:
+    ops = "torch/testing/_internal/common_methods_invocations.py"
+    tests = "".join(f"    def test_{n}(self): return helper()\n" for n in range(5))
+    files = {
+        ops: 'op_db = [OpInfo("logit", dtypes=wide()), OpInfo("sum", dtypes=wide())]\n',
+        "test/test_h.py": f"def helper(): return 1\nclass TestH(TestCase):\n{tests}",
+        "test/test_o.py": "from torch.testing._internal.common_methods_invocations import op_db\n"
+        "class TestO(TestCase):\n    @ops(op_db)\n    def test_all(self, device, dtype, op): pass\n"
+        "instantiate_device_type_tests(TestO, globals())\n",
+    }
+    edits = {ops: ("wide()), OpInfo", "narrow()), OpInfo"), "test/test_h.py": ("return 1", "return 2")}
+    for side in ("old", "new"):
+        for name, text in files.items():
+            path = tmp_path / side / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text.replace(*edits[name]) if side == "new" and name in edits else text)
+    both = str(tmp_path / "old"), str(tmp_path / "new")
+    rows = [" ".join(line.split()) for line in command("inventory", "diff", *both).splitlines()]
+    assert rows[0].startswith("tests 0 new, 0 gone, 0 renamed, 5 changed, 1 for ops alone, 0 cosmetic, 0 same")
+    named = "TestH::test_0, TestH::test_1, TestH::test_2, ..."
+    assert f"changed test/test_h.py helpers: helper: 5 tests, {named}" in rows
+    assert "for ops test/test_o.py::TestO::test_all draws logit" in rows
+    assert any(row.startswith("op entry logit") for row in rows)
+    said = json.loads(command("inventory", "diff", *both, "--json"))
+    assert said["drawing"] == [{"test": "test/test_o.py::TestO::test_all", "ops": ["logit"]}]
+    counts = said["counts"]
+    assert sum(counts[kind] for kind in ("new", "renamed", "changed", "drawing", "cosmetic", "same")) == 6
