@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from selector.agents import Agent, RulesAgent
-from selector.agents.port import SUSPECTED
+from selector.agents.port import SUSPECTED, Suspect
 from selector.configs import Capability, ReuseConfigs
 from selector.discover import Discovery, Hints, Impact, Inventory, InventoryCache, Shelf, discover, has_tests, take
 from selector.model import (
@@ -69,6 +69,38 @@ class SelectionRequest:
     clock: Callable[[], float] = time.perf_counter
 
 
+@dataclass(frozen=True, slots=True)
+class _Suspicions:
+    """What agents suspect where stage 1 could not map something: the one in force, and those on trial by name."""
+
+    in_force: Sequence[Suspect]
+    on_trial: Mapping[str, Sequence[Suspect]]
+    differences: Differences
+
+    @classmethod
+    def of(cls, request: SelectionRequest, found: Discovery) -> _Suspicions:
+        differences = Differences(Stage.DISCOVER)
+        if not found.widened:
+            return cls((), {}, differences)
+        told: dict[str, Sequence[Suspect]] = {}
+        for model in request.models:
+            with differences.watched(f"model:{model.name}"):
+                told[model.name] = model.suspects(found, request.change, request.head)
+        return cls(request.agent.suspects(found, request.change, request.head), told, differences)
+
+    def beside(self, run_plan: RunPlan) -> tuple[OnTrial, ...]:
+        """What models on trial would have put beside the plan."""
+        planned = {one.test for one in run_plan.tests}
+        for name, suspects in self.on_trial.items():
+            for one in suspects:
+                if one.test not in planned:
+                    said = Decision(
+                        Stage.DISCOVER, str(one.test), "impacted", SUSPECTED, one.reason, one.evidence, by=name
+                    )
+                    self.differences.otherwise(f"model:{name}", one.test, said, add=True)
+        return self.differences.opinions()
+
+
 def select(request: SelectionRequest) -> Selection:
     """Runs discover, triage and plan. The same request gives the same selection but for its timings.
 
@@ -88,6 +120,8 @@ def select(request: SelectionRequest) -> Selection:
     found = discover(
         request.base, request.head, request.change, request.opdb, request.cache, inventory, hints=request.hints
     )
+    # before stage 2 may use up what an agent has: a suspect can find a regression, a drop only saves seconds
+    suspicions = _Suspicions.of(request, found)
     reached = now()
     sort = partial(
         triage,
@@ -103,14 +137,14 @@ def select(request: SelectionRequest) -> Selection:
     judged = now()
     run_plan, planned = _planned(request, sorted_out.relevant)
     run_plan = _not_exercised(run_plan, (*([NO_TESTS] if emptied else []), *found.not_exercised))
-    joined = _joined(request, found, sorted_out, sort, run_plan, planned)
+    joined = _joined(request, suspicions.in_force, found, sorted_out, sort, run_plan, planned)
     run_plan, planned = joined.plan, joined.decisions
     ranked = rank(sorted_out.relevant, request.configs, request.capability, request.history)
     runs = {item.test for item in run_plan.tests}
     shadow = Shadow(
         orders(ranked, request.budget.capacity, more=request.rankers),
         {one.test: round(one.seconds, 3) for one in ranked},
-        (*_would_reach(found, sort), *_would_suspect(request, found, run_plan), *sorted_out.on_trial),
+        (*_would_reach(found, sort), *suspicions.beside(run_plan), *sorted_out.on_trial),
         {one.test: one.seen() for one in ranked if one.test in runs},
     )
     done = now()
@@ -160,14 +194,14 @@ def _planned(
 
 def _joined(
     request: SelectionRequest,
+    suspects: Sequence[Suspect],
     found: Discovery,
     sorted_out: Triage,
     sort: Callable[..., Triage],
     run_plan: RunPlan,
     planned: tuple[Decision, ...],
 ) -> Joined:
-    """The plan with what the agent suspects where stage 1 could not map something."""
-    suspects = request.agent.suspects(found, request.change, request.head) if found.widened else ()
+    """The plan with what the agent suspects."""
     return join(
         (run_plan, planned),
         suspects,
@@ -177,22 +211,6 @@ def _joined(
         partial(_planned, request),
         request.suspect_room_s,
     )
-
-
-def _would_suspect(request: SelectionRequest, found: Discovery, run_plan: RunPlan) -> tuple[OnTrial, ...]:
-    """What models on trial would have put beside the plan."""
-    differences = Differences(Stage.DISCOVER)
-    planned = {one.test for one in run_plan.tests}
-    for model in request.models if found.widened else ():
-        name = f"model:{model.name}"
-        with differences.watched(name):
-            for one in model.suspects(found, request.change, request.head):
-                if one.test not in planned:
-                    said = Decision(
-                        Stage.DISCOVER, str(one.test), "impacted", SUSPECTED, one.reason, one.evidence, by=model.name
-                    )
-                    differences.otherwise(name, one.test, said, add=True)
-    return differences.opinions()
 
 
 def _would_reach(found: Discovery, sort: Callable[..., Triage]) -> list[OnTrial]:

@@ -80,6 +80,31 @@ def replay_show(
     raise typer.Exit(replay.show(given, as_json=as_json, reports=reports, missed=missed))
 
 
+@replay_app.command("ask")
+def replay_ask(
+    upstream: Upstream,
+    work: Work,
+    out: Annotated[Path, typer.Option(help="File for the answers: what --model-run takes. Goes on where it is.")],
+    configs: Configs = DEVICE,
+    seed: Seed = "1",
+    files: Files = None,
+    faults: Count = None,
+    share: Share = 0.02,
+    most: Most = 700,
+    full: Full = 20,
+    pool_minutes: PoolMinutes = 8.0,
+    config: ConfigFile = None,
+) -> None:
+    """Ask the model of the settings what it would of each fault's diff, and write down what it said. Runs no test."""
+    from relay.cli import replay
+    from relay.settings import load
+
+    given = replay.Given(
+        upstream, configs, work, seed, files or (), faults, None, share, most, full, pool_s=pool_minutes * 60
+    )
+    raise typer.Exit(replay.ask(given, load(config), out))
+
+
 @replay_app.command("cases")
 def replay_again(
     file: Annotated[Path, typer.Argument(help="Cases, as relay replay show --missed writes them.")],
@@ -133,6 +158,7 @@ def learn(
     share: Share = 0.02,
     most: Most = 700,
     full: Full = 20,
+    pool_minutes: PoolMinutes = 8.0,
 ) -> None:
     """Fit a ranker for the trial (needs torch): to a replay's faults, those of kinds that only score left out, or to
     what the changes of trusted authors broke in the relay's own runs."""
@@ -146,7 +172,9 @@ def learn(
         raise typer.Exit(body.from_history(config, device, out))
     if upstream is None or work is None:
         raise BadRequest("relay learn --from replay needs --upstream and --work", "or --from history")
-    given = replay.Given(upstream, configs, work, seed, files or (), None, None, share, most, full)
+    given = replay.Given(
+        upstream, configs, work, seed, files or (), None, None, share, most, full, pool_s=pool_minutes * 60
+    )
     raise typer.Exit(body.from_replay(given, out))
 
 

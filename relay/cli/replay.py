@@ -14,14 +14,18 @@ from rich.table import Table
 
 from relay.cli import replay_cases
 from relay.errors import SettingsError
+from relay.replay.asking import asked
 from relay.replay.recorded import read_recorded
-from relay.replay.session import Session, Settings
+from relay.replay.session import Session
+from relay.replay.session import Settings as ReplaySettings
 from relay.replay.upstream import POOL_FILES, Ground
+from relay.settings import Settings
 from selector.plan.learned import NAME, Learned, read_ranker
 from selector.replay import catalogue
 from selector.replay.evaluate import GROUPS, Evaluation, evaluate
 from selector.replay.model import is_scoring
 from selector.replay.statistics import Line, Outcome, line, table
+from selector.replay.strategies import MODELLED
 
 WIDTH = 150
 
@@ -52,7 +56,7 @@ class Given:
 def session(given: Given, console: Console) -> Session:
     """The replay of these settings, new or gone on with."""
     ground = Ground(given.upstream, given.configs, given.work, tuple(given.files) or POOL_FILES)
-    settings = Settings(
+    settings = ReplaySettings(
         given.seed, given.share, given.least, given.most, given.pool_s, given.fault_s, full=given.full,
         quotas=given.quotas,
     )  # fmt: skip
@@ -69,6 +73,18 @@ def run(given: Given, console: Console | None = None) -> int:
     replay = session(given, out)
     replay.run(given.faults, until, ranker_of(given.ranker))
     return show(given, as_json=False, console=out, replay=replay)
+
+
+def ask(given: Given, settings: Settings, out: Path, console: Console | None = None) -> int:
+    """Asks the model of the settings about each fault that the pool reaches, and writes what it said to ``out``."""
+    if not settings.agents.url or not settings.agents.model:
+        hint = "give a relay.toml with --config, or RELAY_AGENTS__URL and RELAY_AGENTS__MODEL (docs/agents.md)"
+        raise SettingsError("relay replay ask: the settings name no model", hint)
+    told = console or Console(soft_wrap=True)
+    agents = settings.agents.model_validate({**settings.agents.model_dump(), "mode": "on"})
+    answers = asked(session(given, told), settings.model_copy(update={"agents": agents}), out, given.faults)
+    told.print(f"{out}: {len(answers)} answers of {agents.model}; relay replay show --model-run takes them")
+    return 0
 
 
 def show(
@@ -114,7 +130,7 @@ def ranker_of(path: Path | None) -> Learned | None:
 def report_values(found: Evaluation) -> list[dict[str, Any]]:
     """What `selector.plan.takeover` reads of a ranker and a model, by the scoring kinds of both sorts."""
     reports = []
-    for strategy, subject in (("rules + ranker", f"ranker:{NAME}"), ("rules + model", "model:recorded")):
+    for strategy, subject in (("rules + ranker", f"ranker:{NAME}"), (MODELLED, "model:recorded")):
         ours = _of(found, "rules")
         theirs = _of(found, strategy)
         if theirs:

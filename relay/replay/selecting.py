@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from relay.replay.upstream import Ground
+from selector.agents import Agent, RulesAgent
 from selector.discover import Hints
 from selector.model import Change, FileChange
 from selector.pipeline import SelectionRequest, select
@@ -20,19 +21,27 @@ UNKNOWN = NOT_KNOWN * PRIOR_BROKE / PRIOR_RUNS
 RUNTIMES = ("tests-only", "overlay", "pr-build")
 
 
-def case_of(fault: Fault, ground: Ground, hints: Hints | None = None) -> Case:
-    """What the rules plan for the fault's diff, without a budget, and the seconds it took them."""
-    base = ground.tree
-    old = base.read(fault.path)
+def change_of(fault: Fault, ground: Ground) -> tuple[LaidTree, Change]:
+    """The tree with the fault, and its diff: nothing else is told of it."""
+    old = ground.tree.read(fault.path)
     new = fault.edit.apply(old)
-    head = LaidTree(base, {fault.path: new})
+    head = LaidTree(ground.tree, {fault.path: new})
+    return head, Change("base", "head", (FileChange(fault.path, "modified", fault.path, old, new),))
+
+
+def case_of(
+    fault: Fault, ground: Ground, hints: Hints | None = None, *, agent: Agent | None = None, room_s: float = 0.0
+) -> Case:
+    """What is planned for the fault's diff, without a budget, and the seconds it took. ``agent``: whom the rules ask,
+    None: nobody; ``room_s``: seconds of each worker for what it suspects."""
+    head, change = change_of(fault, ground)
     assert ground.inventory.count  # on the shelf, so that this selection is a warm one
     began = time.perf_counter()
     selection = select(
         SelectionRequest(
-            base=base,
+            base=ground.tree,
             head=head,
-            change=Change("base", "head", (FileChange(fault.path, "modified", fault.path, old, new),)),
+            change=change,
             capability=ground.device.capability,
             configs=ground.device.configs,
             opdb=ground.opdb,
@@ -41,6 +50,8 @@ def case_of(fault: Fault, ground: Ground, hints: Hints | None = None) -> Case:
             cache=ground.cache,
             shelf=ground.shelf,
             hints=hints or Hints(),
+            agent=agent or RulesAgent(),
+            suspect_room_s=room_s,
         )
     )
     took = time.perf_counter() - began

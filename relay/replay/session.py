@@ -13,7 +13,8 @@ from typing import Any
 import structlog
 
 from relay.replay.process import Ended, Host, ReplayBroken
-from relay.replay.selecting import case_of
+from relay.replay.recorded import RecordedAgent
+from relay.replay.selecting import NO_LIMIT_S, case_of
 from relay.replay.store import Store
 from relay.replay.tracing import follow
 from relay.replay.upstream import Ground
@@ -261,8 +262,19 @@ class Session:
             traced = case_of(fault, self.ground, Hints(trace=self.trace))
             case = self.cases[fault.id] = replace(case, traced=traced)
             self.store.keep_case(case)
-        recorded = self.recorded.get(fault.id)
-        return case if recorded is None else replace(case, recorded=recorded)
+        return self._modelled(case)
+
+    def _modelled(self, case: Case) -> Case:
+        """With what a model's run says of it, and the plan that comes of that: the rules' where they asked nothing."""
+        said = self.recorded.get(case.fault.id)
+        if said is None:
+            return case
+        if not said.suspects and not said.drop:
+            return replace(case, recorded=said, modelled=case)
+        if case.modelled is None or case.recorded != said:
+            made = case_of(case.fault, self.ground, agent=RecordedAgent(said), room_s=NO_LIMIT_S)
+            case = self.cases[case.fault.id] = replace(case, recorded=said, modelled=made)
+        return case
 
     def all_cases(self) -> dict[str, Case]:
         """Every case that was selected, with what a model's run says of it."""

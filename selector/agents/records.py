@@ -34,7 +34,6 @@ REFUSALS = {
     "agent-quote-not-found": "the text that it quotes does not stand there",
     "agent-no-ground": "a drop without one of the grounds that can be checked",
     "agent-ground-unproven": "the source and the sheet do not show that the ground holds",
-    "agent-not-idle": "no trusted run shows that it passes without a kernel on the device",
     "agent-no-control": "no test is known to be relevant, so nothing shows whether its drops can be believed",
     "agent-failed-control": "it drops tests that are known to be relevant, so none of its drops is believed",
     "agent-not-confirmed": "the critic does not agree",

@@ -66,8 +66,14 @@ class Triager:
         return [found[one.subject.id] for one in asked]
 
     def _open(self, subject: Subject) -> bool:
-        """Whether a model may say anything about it. Of a test that reaches what the change touches, its author wrote
-        a part of what would be evidence: mentioning a feature in a helper must not take its callers out."""
+        """Whether a model is asked about it. Not where no trusted run showed that it passes without a kernel: a drop
+        would be refused, so the question would cost money for nothing."""
+        past = self.desk.past.get(subject.id)
+        return past is not None and past.idle and self._untouched(subject)
+
+    def _untouched(self, subject: Subject) -> bool:
+        """Of a test that reaches what the change touches, its author wrote a part of what would be evidence: mentioning
+        a feature in a helper must not take its callers out."""
         reached = {path for path, _ in subject.inventory.reached(subject.id)} | {subject.id.file}
         return reached.isdisjoint(self.touched) and MUST_RUN.isdisjoint(subject.impact.codes)
 
@@ -81,9 +87,10 @@ class Triager:
     def _ask(self, batch: Sequence[Asked], controls: Sequence[Subject]) -> dict[TestId, Kept]:
         used = self.meter.used()
         self.desk.again()
+        self.desk.seen.clear()  # a conversation of its own knows nothing of what another question showed
         seed = "\0".join(str(one.subject.id) for one in batch)
         # those that the change has no hand in, where there are any: what a stranger wrote is not read beside the others
-        known = control.chosen(controls, seed, fit=self._open)
+        known = control.chosen(controls, seed, fit=self._untouched)
         subjects = control.mixed([one.subject for one in batch] + known, seed)
         ids = [str(subject.id) for subject in subjects]
         sheet = known_only(TriageSheet, TriageLine, "test", ids)
@@ -146,11 +153,8 @@ class Triager:
                     kept[test] = Kept(False, line.reason, line.category, (fact,))
                 continue
             shown = proof(line.ground, one.subject) if line.ground is not None else None
-            past = self.desk.past.get(test)
             code = distrust
-            if not code and (past is None or not past.idle):
-                code = "agent-not-idle"
-            elif not code and line.ground is None:
+            if not code and line.ground is None:
                 code = "agent-no-ground"
             elif not code and shown is None:
                 code = "agent-ground-unproven"
@@ -179,9 +183,8 @@ class Triager:
 
     def _key(self, one: Asked) -> str:
         """By everything that the answer could depend on: the content of the files that the test reaches, the sheet, the
-        prompts, the models, and what trusted runs showed."""
+        prompts and the models. What trusted runs showed decides whether it is asked about at all."""
         inventory, sheet = one.subject.inventory, one.subject.capability
-        past = self.desk.past.get(one.subject.id)
         files = sorted({path for path, _ in inventory.reached(one.subject.id)} | {one.subject.id.file})
         parts = [
             VERSION,
@@ -190,7 +193,6 @@ class Triager:
             [sheet.name, sheet.device, sorted(sheet.dtypes), sorted(sheet.features.items())],
             [str(one.subject.id), one.opinion.code],
             [[path, inventory.ids.get(path, "")] for path in files],
-            [past.idle if past is not None else False],
         ]
         return "triage-" + hashlib.blake2b(json.dumps(parts).encode(), digest_size=20).hexdigest()
 

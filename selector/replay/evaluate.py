@@ -9,7 +9,7 @@ from selector.plan.ranking import Ranker
 from selector.replay import schedule
 from selector.replay.model import KILLED, Fault
 from selector.replay.statistics import Outcome
-from selector.replay.strategies import TRACED, Case, Pool, orders
+from selector.replay.strategies import MODELLED, TRACED, Case, Pool, orders
 
 GROUPS = ("scoring, Python", "scoring, native-like", "writing, Python", "writing, native-like")
 
@@ -109,7 +109,7 @@ def _fault(
             pool.share(order),
             schedule.first_failure(order, ran, pool) if not schedule.to_run(order, reached, ran) else None,
             _decided(strategy, case),
-            case.recorded.usd if case.recorded is not None and strategy == "rules + model" else 0.0,
+            case.recorded.usd if case.recorded is not None and strategy == MODELLED else 0.0,
             (sum(weight[k] for k in killers if k in chosen), sum(weight.values())) if all_ran else None,
         )
         found.outcomes[group_of(fault)].setdefault(strategy, []).append(outcome)
@@ -124,4 +124,6 @@ def _decided(strategy: str, case: Case) -> float:
     """Seconds that it took to decide."""
     if strategy == TRACED and case.traced is not None:
         return case.traced.decide_s
+    if strategy == MODELLED and case.recorded is not None:
+        return case.decide_s + case.recorded.seconds
     return case.decide_s if strategy.startswith("rules") else 0.0

@@ -13,6 +13,7 @@ from selector.plan.ranking import LEAST_SECONDS, Ranked, Ranker
 from selector.replay.model import Fault, PoolVariant
 
 TRACED = "rules + trace"
+MODELLED = "rules + model"
 SHARE = 0.25
 """Part of the suite's seconds that the random strategy takes, and that a ranked one may use."""
 
@@ -34,9 +35,10 @@ class ChosenTest:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A model's recorded answer for one fault: tests that it adds and drops, what it cost, and who answered."""
+    """A model's recorded answer for one fault: tests that it suspects, best first, and drops, what it cost (US dollars,
+    seconds of waiting), and who answered."""
 
-    add: frozenset[TestId]
+    suspects: tuple[TestId, ...]
     drop: frozenset[TestId]
     usd: float
     seconds: float
@@ -54,6 +56,8 @@ class Case:
     recorded: Recorded | None = None
     traced: Case | None = None
     """the same fault where a trace of the tests is at hand"""
+    modelled: Case | None = None
+    """the same fault with ``recorded`` in force"""
 
 
 class Pool:
@@ -122,16 +126,6 @@ def ranked_tests(case: Case, pool: Pool) -> dict[ChosenTest, Ranked]:
     }
 
 
-def model(case: Case, pool: Pool) -> list[str]:
-    """What the rules select with a recorded model's answer applied; without one, the rules'."""
-    if case.recorded is None:
-        return rules(case, pool)
-    kept = [one for one in case.chosen if one.test not in case.recorded.drop]
-    known = {one.test for one in kept}
-    more = [ChosenTest(test, frozenset(), 0.0, 0.0, ("model",)) for test in sorted(case.recorded.add - known)]
-    return pool.of([*kept, *more])
-
-
 def everything(case: Case, pool: Pool) -> list[str]:
     return list(pool.variants)
 
@@ -172,8 +166,8 @@ def orders(case: Case, pool: Pool, seed: str, ranker: Ranker | None = None) -> d
         found[TRACED] = rules(case.traced, pool)
     if ranker is not None:
         found["rules + ranker"] = ranked(case, pool, ranker)
-    if case.recorded is not None:
-        found["rules + model"] = model(case, pool)
+    if case.modelled is not None:
+        found[MODELLED] = rules(case.modelled, pool)
     return found | {
         "random 25 %": drawn(case, pool, seed),
         "same-name files": same_name(case, pool),

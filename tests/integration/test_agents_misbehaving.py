@@ -251,7 +251,7 @@ def test_answers_are_kept_by_content_but_not_with_sight_of_what_the_change_touch
     script = Script(lab.files(1), {lab.SPARSE: "lacks-feature"})
     with serving(Server(script)) as server:
         first, about, _ = ask(server, wanted)
-        assert about == ["triage", "critic", "suspects"]
+        assert about == ["suspects", "triage", "critic"]
         again, about, asked = ask(server, replace(wanted, change=replace(wanted.change, head="c" * 40)))
         assert (again, about) == (first, ["suspects"])
         assert "agent-cached" in {record.code for record in asked.journal.records}
@@ -276,15 +276,26 @@ def test_tests_that_the_change_has_a_hand_in_are_not_asked_about():
     assert lab.planned(got) == lab.planned(select(wanted))
 
 
-def test_a_drop_needs_trusted_runs_that_passed_without_a_kernel():
+def test_what_no_trusted_run_was_seen_to_leave_idle_is_not_asked_about():
     wanted = lab.request()
     with serving(Server(Script(sources(), {lab.SPARSE: "lacks-feature"}))) as server:
         asked = lab.agent(server.url, wanted)
         asked.desk.past = {}
         got = lab.timed(replace(wanted, agent=asked)).selection
-    triage = next(r for r in asked.journal.records if r.stage is Stage.TRIAGE)
-    assert [(line.subject, line.code) for line in triage.refused] == [(lab.SPARSE, "agent-not-idle")]
+    assert [one.about for one in server.asked] == ["suspects"]
+    assert {r.stage for r in asked.journal.records} == {Stage.DISCOVER}
     assert lab.planned(got) >= lab.rules_alone()
+
+
+def test_stage_1_is_asked_before_stage_2_can_use_up_the_steps():
+    """A suspect may find a regression, a drop only saves seconds."""
+    wanted = lab.request()
+    with serving(Server(Script(sources(), {lab.SPARSE: "lacks-feature"}, suspects=(lab.ELSEWHERE,)))) as server:
+        asked = lab.agent(server.url, wanted, steps=4)
+        got = lab.timed(replace(wanted, agent=asked)).selection
+    assert server.asked[0].about == "suspects"
+    assert lab.ELSEWHERE in {str(test) for test in lab.planned(got)}
+    assert "agent-budget" in {r.code for r in asked.journal.records}
 
 
 def test_a_model_cannot_push_tests_out_of_a_budget_that_is_too_small():

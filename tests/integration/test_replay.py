@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from model_server import KEY, Request, Server, serving
 from rich.console import Console
 
 from relay.cli import replay as cli_replay
@@ -17,6 +18,8 @@ from relay.cli import trace
 from relay.cli.learn import from_replay
 from relay.cli.replay import Given, session
 from relay.errors import SettingsError
+from relay.replay.recorded import read_recorded
+from relay.settings import Settings
 from selector.discover.traced import Trace
 from selector.plan.learning import TooLittle
 from selector.replay.evaluate import evaluate
@@ -31,6 +34,7 @@ FILES = (
 )
 OPDB = ROOT / "tests/data/opdb/torch-2.13.0.json"
 NATIVE = "aten/src/ATen/native"
+SUSPECTED = "test/test_scatter_gather_ops.py::TestScatterGather::test_gather_backward_with_empty_index_tensor"
 FAULTS = 20
 QUOTAS = (
     ("references", 120),
@@ -153,6 +157,54 @@ def test_too_few_faults_teach_nothing(replayed: Replayed, tmp_path: Path) -> Non
     with pytest.raises(TooLittle, match="faults that some planned test finds"):
         from_replay(replayed.given, tmp_path / "ranker.json", Console(file=io.StringIO()))
     assert not (tmp_path / "ranker.json").exists()
+
+
+def _lines(request: Request) -> list[dict[str, Any]]:
+    """Keeps all that rules are not sure of, with a true quote; suspects one test of those that it read of."""
+    quote = {"path": SUSPECTED.partition("::")[0], "text": "def test_gather_backward_with_empty_index_tensor"}
+    if request.about == "suspects":
+        known = [{"test": SUSPECTED, "reason": "it scatters", "quote": quote}]
+        return [*known, {**known[0], "test": "test/test_shape_ops.py::Nobody::test_nothing"}]
+    return [{"test": test, "keep": True, "reason": "not sure", "quote": quote} for test in request.ids]
+
+
+def test_a_models_answers_are_recorded_and_played_back(replayed: Replayed, tmp_path: Path) -> None:
+    out, said = tmp_path / "answers.json", io.StringIO()
+    with serving(Server(_lines)) as server:
+        told = {"url": server.url, "model": "scripted", "key": KEY, "seconds": 60.0}
+        settings = Settings.model_validate({"agents": told})
+        assert cli_replay.ask(replayed.given, settings, out, Console(file=said, width=200)) == 0
+        asked = len(server.asked)
+        assert cli_replay.ask(replayed.given, settings, out, Console(file=said, width=200)) == 0
+        assert len(server.asked) == asked  # what was answered is not asked again
+    recorded = read_recorded(out)
+    assert len(recorded) == FAULTS
+    suspected = [one for one in recorded.values() if one.suspects]
+    assert len(suspected) == sum(one.about == "suspects" for one in server.asked)
+    assert all([str(test) for test in one.suspects] == [SUSPECTED] for one in suspected)
+    assert not any(one.drop for one in recorded.values())
+    shown = io.StringIO()
+    given = _with(replayed.given, model_run=out)
+    assert cli_replay.show(given, as_json=True, console=Console(file=shown)) == 0
+    groups = json.loads(shown.getvalue())["groups"]
+    rows = {name: {line["strategy"]: line for line in lines} for name, lines in groups.items() if lines}
+    for lines in rows.values():
+        # it can only add: whatever the rules find, they find with it
+        assert lines["rules + model"]["changes"]["hits"] >= lines["rules"]["changes"]["hits"]
+    other = settings.model_copy(update={"agents": settings.agents.model_copy(update={"model": "another"})})
+    with pytest.raises(SettingsError, match="the answers of scripted"):
+        cli_replay.ask(replayed.given, other, out, Console(file=said))
+
+
+def test_a_model_that_does_not_answer_is_asked_again_another_time(replayed: Replayed, tmp_path: Path) -> None:
+    out, said = tmp_path / "answers.json", io.StringIO()
+    with serving(Server(_lines)) as server:
+        gone = server.url
+    settings = Settings.model_validate({"agents": {"url": gone, "model": "away", "seconds": 5.0}})
+    assert cli_replay.ask(_with(replayed.given, faults=3), settings, out, Console(file=said, width=200)) == 0
+    answered = read_recorded(out) if out.exists() else {}
+    assert len(answered) + said.getvalue().count("agent-unavailable") == 3
+    assert f"{len(answered)} answers of away" in said.getvalue()
 
 
 def _with(given: Given, **changed: Any) -> Given:

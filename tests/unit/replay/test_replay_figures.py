@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -58,11 +59,18 @@ def test_a_variant_counts_for_those_of_its_file_that_are_not_in_the_pool() -> No
     assert POOL.seconds([S1.key]) == 2.0
 
 
-def test_a_recorded_model_adds_and_drops() -> None:
-    case = Case(
-        CASE.fault, CASE.chosen, 0.5, recorded=Recorded(frozenset({FAR}), frozenset({SUB}), 0.02, 3.0, "someone")
-    )
-    assert orders(case, POOL, "1")["rules + model"] == [A1.key, F1.key]
+def test_a_recorded_model_is_the_plan_that_came_of_its_answer() -> None:
+    said = Recorded((FAR,), frozenset({SUB}), 0.02, 3.0, "someone")
+    assert "rules + model" not in orders(replace(CASE, recorded=said), POOL, "1")
+    planned = (*CASE.chosen, ChosenTest(FAR, frozenset(), 0.1, 1.0, ("agent-impact",)))
+    case = replace(CASE, recorded=said, modelled=replace(CASE, chosen=planned))
+    found = orders(case, POOL, "1")
+    assert found["rules + model"] == [*found["rules"], F1.key]
+    known = {F1.key: KILLED, S1.key: SURVIVED, A1.key: SURVIVED, A2.key: SURVIVED}
+    told = evaluate([PYTHON], POOL, {PYTHON.id: case}, {PYTHON.id: known}, {PYTHON.id: {}}, "1")
+    one = told.outcomes[group_of(PYTHON)]["rules + model"][0]
+    assert (one.found, one.usd, one.decide_s) == (True, 0.02, CASE.decide_s + 3.0)
+    assert not told.outcomes[group_of(PYTHON)]["rules"][0].found
 
 
 @pytest.mark.parametrize(
