@@ -155,7 +155,7 @@ class RelayUnderChaos:
         env = {"RELAY_HUD_BOT_KEY": self.hud_key}
         child = start("github", command, env, self.folder / "logs")
         stack.callback(child.stop, 5)
-        said = child.wait_ready(90)
+        said = child.wait_ready(300)
         self.github, self._pem, self._app = said["url"], Path(said["pem"]).read_text(), said["app_id"]
 
     def _configure(self, database: str, broker: str) -> None:
@@ -203,7 +203,7 @@ class RelayUnderChaos:
         command = [sys.executable, "-m", "relay.cli", "up", *more, "--config", str(self.folder / "relay.toml")]
         plain = spaces.PLAIN if spaces.inside() else []
         self._up = start(f"up-{self._ups}", [*plain, *command], self._environment(), self.folder / "logs")
-        self._up.wait_ready(120)
+        self._up.wait_ready(300)
 
     def stop_up(self) -> None:
         if self._up is not None:
@@ -230,7 +230,7 @@ class RelayUnderChaos:
         if self._up is not None and self._up.process.poll() is not None and not self._away:
             self.start_up()
 
-    def wait(self, true: Callable[[], Any], problem: str, seconds: float = 120.0) -> Any:
+    def wait(self, true: Callable[[], Any], problem: str, seconds: float = 300.0) -> Any:
         deadline = time.monotonic() + seconds
         while not (found := true()):
             self.tend()
