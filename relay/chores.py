@@ -22,6 +22,7 @@ from relay.services import (
     allowlists,
     bisecting,
     explaining,
+    following,
     gates,
     levelling,
     nights,
@@ -32,6 +33,7 @@ from relay.services import (
     retaining,
     sweeping,
     tidying,
+    traces,
 )
 from relay.services.readers import make_reader
 from relay.settings import Settings
@@ -93,6 +95,8 @@ def slow_chores_of(engine: Engine, settings: Settings) -> list[Chore]:
     found = []
     if settings.nightly_ref:
         found.append(Chore("nights", settings.nightly_look_s, lambda m, n: nights.look(engine, settings, m, n)))
+    if settings.trace_seconds:
+        found.append(Chore(traces.CHORE, following.LOOK_S, lambda m, n: following.step(engine, settings, m, n)))
     if advising.usable(settings):
         found.append(Chore("agents: causes", CAUSES_S, lambda m, n: explaining.causes(engine, settings, m, n)))
         found.append(Chore("agents: configs", PROPOSE_S, lambda m, n: explaining.configs(engine, settings, n)))

@@ -78,6 +78,11 @@ class Settings(BaseSettings):
     trace: Path | None = Field(
         None, description="Table of relay trace: which functions and operators of torch each test was seen to run."
     )
+    trace_seconds: float = Field(
+        0.0,
+        ge=0,
+        description="Seconds of trunk's tests a day that are run followed, for a table of the relay's own; 0: none.",
+    )
     test_times: Path | None = Field(
         None,
         description="JSON of what test files take elsewhere, as upstream publishes; for files without a history here.",

@@ -63,9 +63,11 @@ class Conclusion(StrEnum):
 
 class Side(StrEnum):
     """Which commit a shard ran, and why: the change (HEAD) or what it is compared with (BASE); AGAIN and BASE_AGAIN are
-    the same commits once more: failing variants alone, each in a fresh process, several times."""
+    the same commits once more: failing variants alone, each in a fresh process, several times. TRACE: a commit of trunk
+    whose tests are followed, which takes them longer; what came of them counts nowhere."""
 
     HEAD = "head"
     BASE = "base"
     AGAIN = "again"
     BASE_AGAIN = "base-again"
+    TRACE = "trace"

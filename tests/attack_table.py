@@ -23,6 +23,7 @@ HTTP = f"{FOLDER}/test_inbound/test_attacks.py"
 REPORTS = f"{FOLDER}/test_inbound/test_inbound_callbacks.py"
 HOOKS = f"{FOLDER}/test_inbound/test_inbound_webhooks.py"
 LEASES = f"{FOLDER}/test_attacks_by_workers.py"
+FOLLOWED = f"{FOLDER}/test_following.py"
 ACTING = f"{FOLDER}/test_pages/test_pages_acting.py"
 WALK = f"{FOLDER}/test_pages/test_pages_walk.py"
 HOSTILE = f"{FOLDER}/test_sandbox_hostile.py"
@@ -156,7 +157,12 @@ ATTACKS = (
         + _in(REPORTS, "a_body_of_megabytes_is_413_and_an_echo_of_a_megabyte_is_not_kept")
         + _in(f"{FOLDER}/test_worker_api_http.py", "a_body_over_its_limit_is_not_read"),
     ),
-    Attack("zip bombs", "refused", "no body is ever unpacked", _in(HTTP, "a_packed_body_is_not_unpacked")),
+    Attack(
+        "zip bombs",
+        "refused",
+        "no body is unpacked but a trace, which may be so large and no larger",
+        _in(HTTP, "a_packed_body_is_not_unpacked") + _in(FOLLOWED, "what_cannot_be_is_refused_and_leaves_nothing"),
+    ),
     Attack(
         "deeply nested, non-UTF-8, endless numbers, NaN",
         "refused",
@@ -371,6 +377,18 @@ ATTACKS = (
         "without effect",
         "counts of untrusted code are evidence for its own run alone",
         _in(HOSTILE, "forged_kernels_are_no_evidence"),
+    ),
+    Attack(
+        "forged traces of what tests run: by a change's code, a test, a worker, in the store",
+        "refused",
+        "runs of trunk alone; a test speaks of itself, a lease of its tests, in bounds; kept by content",
+        _in(
+            FOLLOWED,
+            "no_change_of_anybody_is_followed_whatever_its_shard_says",
+            "what_cannot_be_is_refused_and_leaves_nothing",
+            "a_table_that_somebody_changed_in_the_store_is_not_used",
+        )
+        + _in(f"{FOLDER}/test_runner_follow.py", "a_test_that_tells_what_cannot_be_spoils_itself_alone"),
     ),
     Attack(
         "poisoned caches: an answer of a model about what the change wrote; what a test leaves behind",

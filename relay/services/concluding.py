@@ -77,7 +77,7 @@ def _conclude(engine: Engine, settings: Settings, dispatch_id: str, now: float) 
         over = plans.reasons(conn, dispatch_id, OVER_BUDGET)
     if run.event == trunk.TRUNK_EVENT:
         with engine.begin() as conn:
-            closing.of_trunk(conn, run, len(seen.base), now)
+            closing.of_trunk(conn, run, len(seen.base) + seen.followed, now)
         return
     with engine.begin() as conn:
         if confirming.redo(conn, settings, run, seen.rows, now):

@@ -31,6 +31,8 @@ class Seen:
     trusted: Trusted
     rows: Sequence[Row[Any]]
     rounds: int
+    followed: int = 0
+    """Results of tests that were followed, on a commit of trunk."""
 
     def step(self) -> Step | None:
         """The runs that the verdict still needs."""
@@ -63,6 +65,7 @@ def gather(conn: Connection, settings: Settings, run: Row[Any], now: float) -> S
         ),
         rows,
         max((int(row.spec.get("round") or 0) for row in rows), default=0),
+        len(sides[Side.TRACE]),
     )
 
 

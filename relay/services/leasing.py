@@ -18,6 +18,7 @@ from relay.steps import step
 from relay.store import dispatches, results, setups, shard_logs, shards
 from relay.store.db import reading
 from relay.store.schema import dispatch
+from relay.store.trunk import TRUNK_EVENT
 from selector.model import FAILED, Side
 
 FIRST_FAILURE = Histogram(
@@ -39,7 +40,10 @@ def take(engine: Engine, settings: Settings, shard_id: str, worker: str, now: fl
         run_job.started(conn, settings, row.dispatch_id, now)
         done = results.done_keys(conn, shard_id)
         spec = setups.whole(conn, row.spec)
-        run = conn.execute(select(dispatch.c.author_trusted).where(dispatch.c.id == row.dispatch_id)).one()
+        about = select(dispatch.c.author_trusted, dispatch.c.event).where(dispatch.c.id == row.dispatch_id)
+        run = conn.execute(about).one()
+    follow = follows(row, run.event)
+    spec.pop("follow", None)
     log.info("shard leased", shard=shard_id, worker=worker, fence=row.fence, done=len(done))
     return {
         "protocol": WORKER_API,
@@ -47,13 +51,15 @@ def take(engine: Engine, settings: Settings, shard_id: str, worker: str, now: fl
         "fence": row.fence,
         "expires_in_s": settings.lease_s,
         "heartbeat_s": settings.heartbeat_s,
-        "done": done,
+        # what an earlier lease has run was not followed by this one
+        "done": [] if follow else done,
         "shard": {
             **spec,
             "id": row.id,
             "dispatch_id": row.dispatch_id,
             "side": row.side,
             "trusted": run.author_trusted,
+            **({"follow": True} if follow else {}),
             "limits": {
                 "variant_s": settings.variant_timeout_s,
                 "shard_s": settings.shard_timeout_s,
@@ -61,6 +67,18 @@ def take(engine: Engine, settings: Settings, shard_id: str, worker: str, now: fl
             },
         },
     }
+
+
+def follows(row: Row[Any], event: str) -> bool:
+    """Whether a shard's tests are followed: only those of the relay's own runs of trunk, for a table of what a change's
+    code says that it ran would be its author's. ``event``: of its run."""
+    return bool(row.spec.get("follow")) and row.side == Side.TRACE.value and event == TRUNK_EVENT
+
+
+def event_of(engine: Engine, row: Row[Any]) -> str:
+    """What a shard's run is for."""
+    with reading(engine) as conn:
+        return str(conn.execute(select(dispatch.c.event).where(dispatch.c.id == row.dispatch_id)).scalar_one())
 
 
 def beat(engine: Engine, settings: Settings, shard_id: str, token: str, now: float) -> dict[str, Any]:

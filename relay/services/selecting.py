@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from relay.errors import RelayError, fault
 from relay.mirror.git import GitTree
-from relay.services import advising, caches, closing, exploring, handed_in, queueing, run_job
+from relay.services import advising, caches, closing, exploring, handed_in, queueing, run_job, traces
 from relay.services.device_configs import DeviceConfigs
 from relay.services.keeping import kept
 from relay.services.pinning import Unusable, device_for
@@ -120,7 +120,7 @@ def _select(engine: Engine, settings: Settings, run: Row[Any], claim: str) -> No
                 hints=Hints(
                     handed_in.links(settings),
                     _failures(engine, run.device or settings.device, change, now),
-                    trace=handed_in.trace(settings),
+                    trace=traces.in_use(engine, settings, run.device or settings.device, {w.torch for w in alive}),
                 ),
                 shelf=_SHELF,
                 agent=asked.agent,

@@ -30,10 +30,13 @@ def request(
     now: float,
     *,
     why: str,
+    side: Side = Side.BASE,
+    apart_s: float = 0.0,
 ) -> str | None:
     """Asks for shards (``specs``, as in a lease, with ``est_seconds``) on a commit of trunk, in the caller's
-    transaction. ``why`` makes the request one of its kind: None is answered when the same was asked for before. Returns
-    the run's id. The caller vouches that upstream has merged the commit."""
+    transaction. ``why`` makes the request one of its kind: None is answered when the same was asked for before.
+    ``side``: TRACE where the tests are to be followed; ``apart_s``: seconds between the hand-outs of two shards.
+    Returns the run's id. The caller vouches that upstream has merged the commit."""
     device = str(specs[0].get("device") or settings.device)
     delivery = DELIVERY + hashlib.sha256(f"{device}\0{commit}\0{why}".encode()).hexdigest()[:48]
     reason = f"the relay runs trunk's {commit[:10]} by itself: {why}"
@@ -80,6 +83,6 @@ def request(
     wire = [{**spec, "commit": commit, "round": 0} for spec in specs]
     if wire:
         queue = queueing.queue_of(conn, device, wire[0]["runtime"], now)
-        shards.add(conn, dispatch_id=run, side=Side.BASE.value, queue=queue, specs=wire, now=now)
+        shards.add(conn, dispatch_id=run, side=side.value, queue=queue, specs=wire, now=now, apart_s=apart_s)
     log.info("trunk is run", dispatch=run, commit=commit, shards=len(wire), why=why)
     return run

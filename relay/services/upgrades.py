@@ -150,7 +150,7 @@ def _torch_for(tree: GitTree, able: set[str], name: str, *, exact: bool, notes: 
     except KeyError:
         version = ""
     minor = ".".join(version.split(".")[:2])
-    same = sorted((torch for torch in able if ".".join(torch.split(".")[:2]) == minor), key=_number)
+    same = sorted((torch for torch in able if ".".join(torch.split(".")[:2]) == minor), key=torch_number)
     if same:
         return same[-1]
     if not able:
@@ -159,12 +159,13 @@ def _torch_for(tree: GitTree, able: set[str], name: str, *, exact: bool, notes: 
     if exact and version:
         notes.append(f"{name}: no live worker has torch {minor} (there is {', '.join(sorted(able))}); it is not run")
         return None
-    newest = max(able, key=_number)
+    newest = max(able, key=torch_number)
     notes.append(f"{name}: its tests run on torch {newest}, no worker has {version or 'its own'}")
     return newest
 
 
-def _number(torch: str) -> tuple[int, ...]:
+def torch_number(torch: str) -> tuple[int, ...]:
+    """What versions of torch are ordered by."""
     return tuple(int("".join(c for c in part if c.isdigit()) or 0) for part in torch.split("+")[0].split("."))
 
 

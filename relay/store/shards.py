@@ -22,14 +22,22 @@ OVER = ("completed", "superseded", "failed")
 
 
 def add(
-    conn: Connection, *, dispatch_id: str, side: str, queue: str, specs: Sequence[dict[str, Any]], now: float
+    conn: Connection,
+    *,
+    dispatch_id: str,
+    side: str,
+    queue: str,
+    specs: Sequence[dict[str, Any]],
+    now: float,
+    apart_s: float = 0.0,
 ) -> list[str]:
-    """Inserts the shards of one side of a dispatch, due at once. ``specs`` carry ``est_seconds`` besides the wire's
-    keys. Further ones follow those that the side has. Returns their ids in order."""
+    """Inserts the shards of one side of a dispatch, due at once, or ``apart_s`` seconds after each other. ``specs``
+    carry ``est_seconds`` besides the wire's keys. Further ones follow those that the side has. Returns their ids in
+    order."""
     rows = []
     there = select(func.count()).select_from(shard).where(shard.c.dispatch_id == dispatch_id, shard.c.side == side)
     folded = setups.fold(conn, specs, now)
-    for index, spec in enumerate(folded, conn.execute(there).scalar_one() if specs else 0):
+    for place, (index, spec) in enumerate(enumerate(folded, conn.execute(there).scalar_one() if specs else 0)):
         wire = {k: v for k, v in spec.items() if k != "est_seconds"}
         rows.append(
             {
@@ -41,7 +49,7 @@ def add(
                 "spec": wire,
                 "est_seconds": spec["est_seconds"],
                 "state": "queued",
-                "due_at": now,
+                "due_at": now + place * apart_s,
                 "created_at": now,
             }
         )

@@ -35,6 +35,8 @@ BUFFERED_LINES = 2000
 END_S = 3.0
 """Seconds a runner gets to tidy up before it is killed."""
 MAX_LINE = 1 << 20
+TRACE_S = 10.0
+"""Seconds that a trace waits for the relay, or its store, at the end of its shard."""
 
 
 def run_shard(
@@ -188,6 +190,9 @@ class _Leased:
         if int(self._lease.get("protocol") or 1) >= LOGS:
             told["log"] = str(tmp / "printed.log")
             shipping = Shipping(self._client, self._id, tmp / "printed.log")
+        trace = tmp / "trace.gz"
+        if self._lease["shard"].get("follow"):
+            told["trace"] = str(trace)
         spec.write_text(json.dumps(told))
         read, write = os.pipe()
         with open(tmp / "runner.log", "wb") as out:
@@ -201,6 +206,8 @@ class _Leased:
             last = self._stream(read, shipping)
             if shipping is not None and not self._over.is_set():
                 shipping.finish(stop=lambda: self._stop.is_set() or self._lost)
+            if trace.exists() and not self._over.is_set() and not self._stop.is_set():
+                self._tell(trace.read_bytes())
         finally:
             os.close(read)
             _end(running)
@@ -209,6 +216,14 @@ class _Leased:
             words = (tmp / "runner.log").read_bytes()[-2000:].decode("utf-8", "replace").strip()
             last = {"failed": f"{running.how}: {words}" if words else running.how}
         return last
+
+    def _tell(self, trace: bytes) -> None:
+        """What the tests ran. The relay without it has the results all the same, and asks again another day."""
+        until = time.monotonic() + TRACE_S
+        try:
+            patient(lambda: self._client.trace(self._id, trace), until=until, stop=self._over.is_set)
+        except (Refused, Unavailable) as exc:
+            log.warning("a trace is lost", shard=self._id, size=len(trace), why=exc.message)
 
     def _head(self, tree: Path) -> str:
         """What a process that imported this head's code is good for: shards of this run on this commit."""

@@ -77,6 +77,15 @@ class Client:
             headers={"Content-Type": "application/octet-stream"},
         )
 
+    def trace(self, shard_id: str, data: bytes) -> None:
+        """Sends what the shard's tests ran; for a lease that says ``follow``."""
+        self._send(
+            "PUT",
+            f"/worker/leases/{shard_id}/trace",
+            content=data,
+            headers={"Content-Type": "application/gzip"},
+        )
+
     def complete(self, shard_id: str, status: str, error: str | None, report: dict[str, Any]) -> None:
         body = {"status": status, "error": error and error[:8000], "report": report}
         self._send("POST", f"/worker/leases/{shard_id}/complete", json=body)

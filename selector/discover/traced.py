@@ -9,8 +9,8 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -77,6 +77,12 @@ class Trace:
         inside = symbol + "."
         found = [units for name, units in here.items() if name == symbol or name.startswith(inside)]
         return set().union(*found) if found else None
+
+    def only(self, tests: Collection[TestId]) -> Trace:
+        """The same of these tests alone."""
+        gone = Trace(self.torch, (), tests={test: Followed("", "") for test in self.tests if test not in tests})
+        kept = joined([self, gone], self.torch, self.of)
+        return replace(kept, tests={test: one for test, one in kept.tests.items() if test in tests})
 
     def to_bytes(self) -> bytes:
         value = {

@@ -54,6 +54,7 @@ CALLS = [
     ("POST", "complete", {"json": {"status": "done"}}),
     ("POST", "release", {}),
     ("PUT", "log?begin=0", {"content": b"x"}),
+    ("PUT", "trace", {"content": b"x"}),
 ]
 
 

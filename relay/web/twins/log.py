@@ -21,7 +21,7 @@ class LogRun(Part):
 
 class LogShard(Part):
     id: str
-    side: Annotated[str, Field(description="head, base, again, base-again.")]
+    side: Annotated[str, Field(description="head, base, again, base-again, trace.")]
     index: int
     state: str
     worker: str | None

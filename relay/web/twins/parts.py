@@ -68,7 +68,7 @@ class Counts(Part):
 class Shard(Part):
     id: str
     dispatch_id: RunId
-    side: Annotated[str, Field(description="head, base, again, base-again.")]
+    side: Annotated[str, Field(description="head, base, again, base-again, trace.")]
     index: int
     queue: str
     state: Annotated[str, Field(description="queued, leased, done, failed.")]
