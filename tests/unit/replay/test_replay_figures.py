@@ -230,3 +230,8 @@ def test_lines_of_history() -> None:
     assert (found["all"].tests.hits, found["all"].tests.of) == (1, 3)
     assert (found["native"].commits.hits, found["native"].commits.of) == (0, 1)
     assert (found["not widened"].commits.of, found["all"].widened) == (1, 1)
+
+
+def test_a_fault_whose_run_was_cut_off_before_its_selection_is_not_run() -> None:
+    found = evaluate([PYTHON], POOL, {}, {PYTHON.id: {A1.key: KILLED}}, {PYTHON.id: {"spent_s": 1.0}}, "1")
+    assert (found.killed, found.not_run) == (0, 1)
