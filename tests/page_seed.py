@@ -13,6 +13,8 @@ from typing import Any
 
 from page_seed_around import Around
 from page_seed_runs import DAY, Runs, Size
+from page_seed_upgrades import PAIR
+from page_seed_upgrades import seed as seed_upgrades
 from sqlalchemy import JSON, Engine, Table, text
 
 from relay.artifacts import Artifacts
@@ -25,7 +27,7 @@ SMALL = Size(runs=400, worker_runs=60, backends=40, results=24_000, tests=600, d
 
 @dataclass(frozen=True)
 class Seeded:
-    """Where to look: a run with results, a run in progress, a pull request, a test, a backend."""
+    """Where to look: a run with results, a run in progress, a pull request, a test, a backend, a pair of releases."""
 
     run: str
     open_run: str
@@ -33,6 +35,7 @@ class Seeded:
     test: str
     backend: str
     sha: str
+    upgrade: str = PAIR
 
 
 def seed(engine: Engine, size: Size, now: float, store: Artifacts | None = None, number: int = 7) -> Seeded:
@@ -46,6 +49,7 @@ def seed(engine: Engine, size: Size, now: float, store: Artifacts | None = None,
             for table in ("decision", "result", "outbox", "quarantine", "proposal", "audit"):
                 # what comes after it gets numbers after it
                 conn.execute(text(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), max(id)) FROM {table}"))
+    seed_upgrades(engine, runs.tests, now, nights=min(size.days, 60), of_release=len(runs.tests))
     if engine.dialect.name == "postgresql":
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
             conn.execute(text("VACUUM ANALYZE"))  # autovacuum does that by itself

@@ -180,6 +180,9 @@ class Tour:
     def places(self, name: str) -> None:
         self._leave(self.page.get_by_role("navigation", name="Site").get_by_role("link", name=name, exact=True).click)
 
+    def follow(self, link: Any) -> None:
+        self._leave(link.click)
+
     def find(self, text: str) -> None:
         self.page.get_by_role("searchbox").first.fill(text)
         self._leave(lambda: self.page.keyboard.press("Enter"))
@@ -254,9 +257,13 @@ def release_manager(tour: Tour) -> None:
     tour.see("manager-1-search-sha")
     tour.find("nosuchthing")
     tour.see("manager-2-search-nothing", "nosuchthing")
-    for name in ("Upgrades", "Selection", "Config"):
+    for name in ("Selection", "Config", "Upgrades"):
         tour.places(name)
         tour.see(f"manager-3-{name.casefold()}")
+    pairs = page.locator('main a[href^="/upgrade/"]')
+    if pairs.count():
+        tour.follow(pairs.last)
+        tour.see("manager-3-upgrade-pair", "to evaluate")
     with page.expect_navigation():
         page.get_by_role("contentinfo").get_by_role("link", name="About").click()
     tour.see("manager-4-about", "for programs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -25,8 +26,12 @@ def main() -> None:
         signal.signal(number, lambda *_: sys.exit(0))
     settings = load()
     follow(settings)
+    app = create_app(settings)
+    # what the process begins with stays: walked at each full collection, it holds up whatever page is being made then
+    gc.collect()
+    gc.freeze()
     uvicorn.run(
-        create_app(settings),
+        app,
         host=settings.host,
         port=settings.port,
         log_level="warning",

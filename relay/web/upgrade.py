@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -47,7 +48,23 @@ def list_data(request: Request) -> Map:
     state = request.app.state
     with reading(state.engine) as conn:
         found = views_upgrade.trend(conn, state.settings.device)
-    return {"now": time.time(), "ref": state.settings.nightly_ref, "device": state.settings.device, **found}
+    settings = state.settings
+    known = {"now": time.time(), "ref": settings.nightly_ref, "device": settings.device}
+    return {**known, "sentence": nights_sentence(found["nights"]), **found}
+
+
+def nights_sentence(nights: list[Map]) -> str:
+    """How the newest night that was judged came out, since when it is so, and which was the last good one.
+    ``nights``: newest first."""
+    judged = [night for night in nights if night["good"] is not None]
+    if not judged:
+        return "No night has been judged yet"
+    if judged[0]["good"]:
+        return f"The newest night is good: {judged[0]['night']}"
+    bad = list(itertools.takewhile(lambda night: not night["good"], judged))
+    last = f"; {judged[len(bad)]['night']} was the last good one" if len(judged) > len(bad) else ""
+    since = f", as are the {len(bad) - 1} before it" if len(bad) > 2 else ", as is the one before it" if bad[1:] else ""
+    return f"The newest night is regressed, {judged[0]['night']}{since}{last}"
 
 
 @router.get("/upgrade.json")

@@ -135,6 +135,7 @@ def paths(seeded: page_seed.Seeded) -> dict[str, str]:
         "/test/{id}": f"/test/{seeded.test}",
         "/quality": "/quality",
         "/upgrade": "/upgrade",
+        "/upgrade/{pair}": seeded.upgrade,
         "/queues": "/queues",
         "/config": "/config",
         "/search PR": f"/search?q={seeded.pr}",

@@ -9,6 +9,7 @@ from night_trunk import Trunk, enrol, look, make_settings, work
 from relay.services import allowlists
 from relay.web.app import create_app
 from relay.web.twins.upgrade import UpgradePair
+from relay.web.upgrade import nights_sentence
 
 
 @pytest.fixture
@@ -51,6 +52,7 @@ def test_the_list_has_the_trend(client, nights):
         ("2026-11-01", True),
     ]
     assert value["nights"][1]["standings"]["regression"] == 1
+    assert value["sentence"] == "The newest night is good: 2026-11-03"
     page = client.get("/upgrade").text
     assert "2026-11-02" in page
     assert "<polyline" in page
@@ -121,3 +123,21 @@ def test_hostile_names_stay_text(client, trunk, engine, settings):
     work(engine, settings, lambda test, commit: True)
     page = client.get("/upgrade/2026-11-01..2026-11-04?find=<script>alert(1)</script>").text
     assert "<script>alert" not in page
+
+
+@pytest.mark.parametrize(
+    ("nights", "said"),
+    [
+        ("", "No night has been judged yet"),
+        ("?", "No night has been judged yet"),
+        ("?g", "The newest night is good: 08"),
+        ("bg", "The newest night is regressed, 09; 08 was the last good one"),
+        ("bbg", "The newest night is regressed, 09, as is the one before it; 07 was the last good one"),
+        ("b?bbg", "The newest night is regressed, 09, as are the 2 before it; 05 was the last good one"),
+        ("b", "The newest night is regressed, 09"),
+    ],
+)
+def test_the_sentence_about_nights(nights, said):
+    good = {"g": True, "b": False, "?": None}
+    rows = [{"night": f"{9 - n:02}", "good": good[word]} for n, word in enumerate(nights)]
+    assert nights_sentence(rows) == said

@@ -35,6 +35,7 @@ class Upgrades(Part):
     """/upgrade: nights of an upstream branch and pairs of releases."""
 
     now: At
+    sentence: str
     ref: str
     device: str
     nights: list[Loose]
