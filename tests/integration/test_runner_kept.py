@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,3 +115,22 @@ def test_what_a_file_started_rests_between_two_shards(worker: Worker) -> None:
     messages, _, _ = worker.run("head-4", PAUSE)
     # its thread does not live in the forked child, but the ticks of the collector do: none came while nobody ran it
     assert float(messages[PAUSE].split()[2]) > 1.5, messages
+
+
+def test_a_warm_process_that_was_killed_has_a_successor_when_its_shard_has_ended(worker: Worker) -> None:
+    spec = worker.tmp / "spec.json"
+    spec.write_text(json.dumps({"runtime": {"kind": "tests-only"}, "tests": [ONE], "limits": {"collect_s": 4}}))
+    read, write = os.pipe()
+    with open(worker.tmp / "log", "wb") as log:
+        running = worker.runners.run(Order(spec, worker.tree, write, log.fileno(), "head-5"))
+    warm = worker.runners._warm[True]
+    os.kill(warm._process.pid, signal.SIGKILL)
+    assert running.wait(30), "a supervisor outlives the process that it was forked from"
+    os.close(write)
+    os.close(read)
+    worker.runners.done(running)
+    successor = worker.runners._warm[True]
+    assert successor is not warm
+    assert not successor.ended
+    messages, _, _ = worker.run("head-5", ONE)
+    assert ONE in messages
