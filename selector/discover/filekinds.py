@@ -40,7 +40,7 @@ _TABLE: tuple[tuple[str, FileKind], ...] = (
     (r"^torch/(testing/.*|.*/test_case|.*/testing)\.py$", FileKind.TESTLIB),
     (r"^torch/_refs/.*\.py$", FileKind.REFERENCE),
     (r"^torch/_decomp/.*\.py$", FileKind.DECOMPOSITION),
-    (r"^torch/.*\.py$", FileKind.TORCH),
+    (r"^torch/.*\.py$|^functorch/(__init__|(_src|compile|dim|einops|experimental)/.*)\.py$", FileKind.TORCH),
     (rf"^{_NATIVE}native_functions\.yaml$|^tools/autograd/derivatives\.yaml$", FileKind.NATIVE_YAML),
     (
         rf"^{_NATIVE}([a-z/]*/)?(cuda|cudnn|hip|miopen|mps|xpu|metal|vulkan|mkldnn/xpu|hexagon)/.*{_CODE}"
@@ -65,6 +65,7 @@ AREAS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("torch/distributed/", ("test/distributed/",)),
     ("torch/_functorch/", ("test/functorch/",)),
     ("torch/func/", ("test/functorch/",)),
+    ("functorch/", ("test/functorch/",)),
     ("torch/export/", ("test/export/",)),
     ("torch/_export/", ("test/export/",)),
     ("torch/csrc/distributed/", ("test/distributed/",)),
@@ -96,6 +97,11 @@ AREAS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("torch/_subclasses/", ("test/test_fake_tensor.py", "test/test_meta.py")),
 )
 
+_OPEN_DEVICES = (
+    "test/test_cpp_extensions_open_device", "test/test_privateuse", "test/test_openreg", "test/cpp_extensions/open_",
+)  # fmt: skip
+"""the tests of what devices outside of torch register themselves with"""
+
 
 NATIVE = frozenset(
     {FileKind.NATIVE_YAML, FileKind.KERNEL, FileKind.OTHER_KERNEL, FileKind.NATIVE_CODE, FileKind.CODEGEN}
@@ -122,8 +128,23 @@ def backend_of(path: str) -> str:
 
 
 def area_of(path: str) -> tuple[str, ...]:
-    """Prefixes of the test paths that belong to a source file's part of torch."""
+    """Prefixes of the test paths that belong to a source file's part of torch; see ``in_area``."""
     for prefix, tests in AREAS:
         if path.startswith(prefix):
             return tests
-    return ()
+    return _OPEN_DEVICES if "privateuse" in path.lower() else ()
+
+
+def in_area(test_file: str, area: tuple[str, ...]) -> bool:
+    """Whether a test file belongs to an area: it lies there, or in another folder and is named after the area's own
+    (``test/distributed/test_inductor_collectives.py``)."""
+    if test_file.startswith(area):
+        return True
+    words = frozenset(test_file.rpartition("/")[2].removesuffix(".py").split("_"))
+    return any(prefix.endswith("/") and prefix.split("/")[-2] in words for prefix in area)
+
+
+def tests_of_backend(path: str) -> tuple[str, ...]:
+    """Prefixes of the test files of the device family that a path is for."""
+    backend = backend_of(path)
+    return (f"test/test_{backend}", f"test/{backend}/") if backend else ()

@@ -31,7 +31,7 @@ Row = list[str]
 
 
 def is_module(path: str) -> bool:
-    return path.startswith("torch/") and path.endswith(".py")
+    return path.startswith(("torch/", "functorch/")) and path.endswith(".py")
 
 
 def is_native(path: str) -> bool:

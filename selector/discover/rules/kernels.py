@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from selector.discover import native
 from selector.discover.dispatch import MANY_OPS, Registrations, implemented_in, registered_in
-from selector.discover.filekinds import backend_of
+from selector.discover.filekinds import backend_of, tests_of_backend
 from selector.discover.findings import Findings
 from selector.discover.opindex import OpIndex, OpTarget
 from selector.discover.rules.op_hits import add_ops
@@ -18,9 +18,21 @@ from selector.model import Evidence, FileChange
 def kernel(
     file: FileChange, findings: Findings, index: OpIndex, registrations: Registrations, *, other_backend: bool
 ) -> None:
-    """Ops of the functions in which a kernel file differs; else of the changed lines; else of the file as a whole."""
+    """Ops of the functions in which a kernel file differs; else of the changed lines; else of the file as a whole. Of
+    another backend's file also the tests of that backend."""
+    owned = other_backend and _of_backend(file, findings)
     if not by_code(file, findings, index, registrations, other_backend=other_backend):
-        whole_file(file, findings, index, other_backend=other_backend)
+        whole_file(file, findings, index, other_backend=other_backend, owned=owned)
+
+
+def _of_backend(file: FileChange, findings: Findings) -> bool:
+    """Adds the tests of the other device that the file is for; False where there are none."""
+    prefixes = tests_of_backend(file.path)
+    fact = Evidence("area", f"holds the tests of {backend_of(file.path)}, for which {file.path} is compiled", file.path)
+    found = [test for test, _, _ in findings.inventory.tests() if prefixes and test.file.startswith(prefixes)]
+    for test in found:
+        findings.add(test, "op-kernel-other-backend", fact, 0.5)
+    return bool(found)
 
 
 def by_code(
@@ -53,8 +65,11 @@ def ops_of(words: Iterable[str], file: FileChange, index: OpIndex, registrations
     return dict(sorted(found.items()))
 
 
-def whole_file(file: FileChange, findings: Findings, index: OpIndex, *, other_backend: bool) -> None:
-    """By the family that the file is known to hold, by its name, by the ops whose declarations it includes."""
+def whole_file(
+    file: FileChange, findings: Findings, index: OpIndex, *, other_backend: bool, owned: bool = False
+) -> None:
+    """By the family that the file is known to hold, by its name, by the ops whose declarations it includes. ``owned``:
+    tests of the other backend are reached already."""
     code = "op-kernel-other-backend" if other_backend else "op-kernel"
     stem = posixpath.basename(file.path).partition(".")[0]
     family = native.FAMILIES.get(stem)
@@ -71,6 +86,8 @@ def whole_file(file: FileChange, findings: Findings, index: OpIndex, *, other_ba
     elif 0 < len(declared) <= MANY_OPS:
         targets = {target.word: target for target in map(index.word, sorted(declared)) if target is not None}
         add_ops(file, targets, code, f"{file.path} implements it", findings, index, 0.5)
+    elif owned:
+        return  # what it is of beside, nothing tells
     elif other_backend:
         backend = backend_of(file.path) or "another device"
         findings.decide(

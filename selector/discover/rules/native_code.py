@@ -6,7 +6,7 @@ import re
 
 from selector.discover import native
 from selector.discover.dispatch import Registrations
-from selector.discover.filekinds import FileKind, area_of, kind_of
+from selector.discover.filekinds import FileKind, area_of, in_area, kind_of
 from selector.discover.findings import Findings
 from selector.discover.opindex import OpIndex, OpTarget
 from selector.discover.rules.kernels import by_code, ops_of, whole_file
@@ -52,7 +52,7 @@ def native_code(
     if area:
         fact = Evidence("area", f"{' and '.join(area)} hold the tests of this part of torch", file.path)
         for test, _, _ in findings.inventory.tests():
-            if test.file.startswith(area):
+            if in_area(test.file, area):
                 findings.add(test, "area", fact)
         if file.path.startswith(CONTAINED):
             return

@@ -140,6 +140,50 @@ def test_a_part_of_torch_that_nothing_else_runs_reaches_its_own_tests(discovered
     assert not found.widened
 
 
+ONE = "class TestS(TestCase):\n    def test_s(self): pass\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "own", "others"),
+    [
+        ("torch/_inductor/ir.py", "test/distributed/test_inductor_collectives.py", "test/distributed/test_store.py"),
+        ("torch/csrc/dynamo/guards.cpp", "test/distributed/test_dynamo_distributed.py", "test/test_dynamics.py"),
+        ("functorch/experimental/_cond.py", "test/functorch/test_control_flow.py", "test/test_control.py"),
+        ("aten/src/ATen/core/GeneratorForPrivateuseone.cpp", "test/test_cpp_extensions_open_device_registration.py",
+         "test/test_cpp_extensions_jit.py"),
+    ],
+)  # fmt: skip
+def test_a_part_of_torch_reaches_files_that_are_named_after_it(
+    discovered: Discover, opdb: OpDatabase, path: str, own: str, others: str
+) -> None:
+    code = "def a():\n    return {}\n" if path.endswith(".py") else "int a() {{\n  return {};\n}}\n"
+    also = {**ALSO, own: ONE.replace("_s(", "_own("), others: ONE.replace("_s(", "_other(")}
+    found = discovered({path: code.format(1)}, {path: code.format(2)}, also=also, opdb=opdb)
+    assert reached(found)["test_own"] == "area"
+    assert path in {fact.path for one in found.impacts if one.test.file == own for fact in one.evidence}
+    assert reached(found).get("test_other") in (None, "unmapped-change")
+
+
+@pytest.mark.parametrize(
+    ("path", "own"),
+    [
+        ("c10/cuda/CUDACachingAllocator.cpp", "test/test_cuda.py"),
+        ("torch/csrc/cuda/Module.cpp", "test/test_cuda_multigpu.py"),
+        ("aten/src/ATen/native/mps/operations/Thing.mm", "test/test_mps.py"),
+        ("aten/src/ATen/native/cudnn/Thing.cpp", "test/test_cuda.py"),
+    ],
+)
+def test_another_backends_code_reaches_that_backends_tests(
+    discovered: Discover, opdb: OpDatabase, path: str, own: str
+) -> None:
+    code = "int zzz() {{\n  return {};\n}}\n"
+    found = discovered({path: code.format(1)}, {path: code.format(2)}, also={**ALSO, own: ONE}, opdb=opdb)
+    assert reached(found) == {"test_s": "op-kernel-other-backend"}
+    assert not found.widened
+    without = discovered({path: code.format(1)}, {path: code.format(2)}, also=ALSO, opdb=opdb)
+    assert [d.code for d in without.decisions if d.subject == path] == ["other-backend"]
+
+
 # ------------------------------------------------------------------------------------------------- users inside torch
 
 
