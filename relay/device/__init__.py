@@ -7,8 +7,6 @@ its children never pays for torch. See docs/device.md.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from relay.device.errors import (
     DeviceError,
@@ -71,11 +69,19 @@ def installed() -> bool:
     return bool(module is not None and module.is_installed())
 
 
-@contextmanager
-def comparison() -> Iterator[None]:
+class comparison:
     """A region that only compares results: every op and dtype is allowed and no kernel counts as engagement."""
-    with use_policy(UNLIMITED), METER.comparing():
-        yield
+
+    __slots__ = ("_counting", "_limits")
+
+    def __enter__(self) -> None:
+        self._limits, self._counting = use_policy(UNLIMITED), METER.comparing()
+        self._limits.__enter__()
+        self._counting.__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        self._counting.__exit__()
+        self._limits.__exit__()
 
 
 def comparing() -> None:

@@ -18,6 +18,7 @@ from relay.device.memory import (
     CPU,
     CPU_KEYS,
     NAME,
+    SEES_CAPSULES,
     adopt,
     alias_within,
     cpu_alias,
@@ -148,27 +149,32 @@ def _follow(device: torch.Tensor, alias: torch.Tensor) -> None:
 
 def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     """The boxed fallback of PrivateUse1."""
-    return run(plan_of(op), args, kwargs)
+    plan = plan_of(op)
+    return (plan.kernel or _made(plan))(*args, **kwargs)
 
 
 def kernel_for(op: Any) -> Kernel:
     """`run` bound to one operator, to be registered for it directly."""
-    plan = plan_of(op)
+    return _made(plan_of(op))
+
+
+def _made(plan: Plan) -> Kernel:
+    def general(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return run(plan, args, kwargs)
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         return run(plan, args, kwargs)
 
-    return kernel
+    plan.kernel = plain.kernel_for(plan, general) if plan.plain and SEES_CAPSULES else kernel
+    return plan.kernel
 
 
 def run(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run an operator with device arguments (or a device asked for) on the CPU's kernel, under the policy in force."""
     policy = CURRENT.policy
     verdict = plan.admit(policy) if policy.ops is not None or policy.fallback_ops else Verdict.KERNEL
-    if plan.plain and not kwargs and verdict is Verdict.KERNEL and not policy.changes_numbers:
-        out = plain.run(plan, args)
-        if out is not None:
-            return out
+    if plan.plain and verdict is Verdict.KERNEL and not policy.changes_numbers and plan not in CURRENT.costs:
+        plain.remember(plan)
     call = Call(plan)
     if plan.writes:
         # what is written to may lie over what is read: kernels refuse that, and see it by the storage alone
@@ -197,7 +203,7 @@ def run(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         METER.transfer("d2h_bytes", sum(t.numel() * t.element_size() for t in call.inputs))
         METER.transfer("h2d_bytes", sum(t.numel() * t.element_size() for t in call.outputs))
     else:
-        METER.kernel(plan.name, call.inputs, call.outputs, numerics.multiply_adds(plan.name, call.inputs, call.outputs))
+        METER.kernel(call.inputs, call.outputs, numerics.multiply_adds(plan.name, call.inputs, call.outputs))
     return out
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
 from relay.device import numerics
-from relay.device.fallback import run
+from relay.device.fallback import fallback
 from relay.device.memory import (
-    CPU,
     CPU_KEYS,
     NAME,
     adopt,
@@ -27,16 +27,17 @@ from relay.device.memory import (
     new_tensor,
     refuse_layout,
     set_memory,
-    shared,
     span,
 )
 from relay.device.meter import METER
-from relay.device.plan import Kernel, plan_of
+from relay.device.plan import Kernel
 from relay.device.policy import CURRENT
 
 _aten = torch.ops.aten
 _clone = _aten.clone.default._handle.redispatch_boxed
 _to_copy = _aten._to_copy.default._handle.redispatch_boxed
+_same_memory = torch._C._is_alias_of
+_AS_IT_IS = (None, torch.preserve_format)
 _CHANNELS_LAST = (torch.channels_last, torch.channels_last_3d)
 
 # View operators whose CPU kernel only writes sizes and strides, so it serves any device's tensor.
@@ -51,6 +52,17 @@ METADATA_OPS = (
     "view_as_complex",
     "is_set_to",
 )
+# All memory, as `item()` reads the types that Python has: an array, and the size of its elements.
+_READ: dict[torch.dtype, tuple[Any, int]] = {
+    dtype: ((ctype * (2**62 // ctypes.sizeof(ctype))).from_address(0), ctypes.sizeof(ctype))
+    for dtype, ctype in (
+        (torch.float32, ctypes.c_float),
+        (torch.float64, ctypes.c_double),
+        (torch.int64, ctypes.c_int64),
+        (torch.int32, ctypes.c_int32),
+        (torch.bool, ctypes.c_bool),
+    )
+}
 _RETYPING = frozenset(["view.dtype", "view_as_real", "view_as_complex"])
 
 
@@ -62,13 +74,10 @@ def overload(name: str) -> Any:
 
 def metadata_kernel(name: str) -> Kernel:
     """The CPU kernel of a view operator, run on the device's own tensor."""
-    call = overload(name)._handle.redispatch_boxed
-
-    def kernel(*args: Any, **kwargs: Any) -> Any:
-        return call(CPU_KEYS, *args, **kwargs)
+    kernel: Kernel = partial(overload(name)._handle.redispatch_boxed, CPU_KEYS)
 
     def retyping(*args: Any, **kwargs: Any) -> Any:
-        out = call(CPU_KEYS, *args, **kwargs)
+        out = kernel(*args, **kwargs)
         CURRENT.policy.check_dtype(out.dtype)
         return out
 
@@ -114,7 +123,7 @@ def empty(
     """``aten::empty.memory_format``."""
     if pin_memory:
         raise RuntimeError("Only dense CPU tensors can be pinned")
-    extents = tuple(int(s) for s in size)
+    extents = tuple(map(int, size))
     if extents and min(extents) < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension {min(extents)}: {list(extents)}")
     return _made(extents, _strides(extents, memory_format), dtype)
@@ -135,7 +144,7 @@ def empty_strided(
     if len(size) != len(stride):
         n, m = len(size), len(stride)
         raise RuntimeError(f"dimensionality of sizes ({n}) must match dimensionality of strides ({m})")
-    return _made(tuple(int(s) for s in size), tuple(int(s) for s in stride), dtype)
+    return _made(tuple(map(int, size)), tuple(map(int, stride)), dtype)
 
 
 def zero_tensor(size: Sequence[int], **options: Any) -> torch.Tensor:
@@ -176,7 +185,7 @@ def copy_from(src: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) 
         if alias is None and (tensor.layout is not torch.strided or tensor.is_quantized):
             refuse_layout(tensor, "aten::_copy_from")
     from_device, to_device = source is not None, target is not None
-    if source is not None and target is not None and shared((src, dst)):
+    if from_device and to_device and _same_memory(src, dst):
         memory = host_view(src.untyped_storage())
         source, target = alias_within(memory, src), alias_within(memory, dst)
     target = dst if target is None else target
@@ -185,9 +194,9 @@ def copy_from(src: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) 
     if to_device and policy.changes_numbers:
         numerics.apply(policy, target)
     if from_device and to_device:
-        _count_device_copy("_copy_from", src, dst)
+        _count_device_copy(src, dst)
     else:
-        METER.transfer("h2d_bytes" if to_device else "d2h_bytes", src.numel() * src.element_size())
+        METER.transfer("h2d_bytes" if to_device else "d2h_bytes", src.nbytes)
     return dst
 
 
@@ -196,17 +205,29 @@ def clone(self: torch.Tensor, *, memory_format: torch.memory_format | None = Non
     alias = device_alias(self)
     if alias is None:
         refuse_layout(self, "aten::clone")
-    out = adopt(_clone(CPU_KEYS, alias, memory_format=memory_format))
+    if memory_format is None:
+        out = adopt(_clone(CPU_KEYS, alias))
+    else:
+        out = adopt(_clone(CPU_KEYS, alias, memory_format=memory_format))
     policy = CURRENT.policy
     if policy.changes_numbers:
         numerics.apply(policy, cpu_alias(out))
-    _count_device_copy("clone", self, out)
+    _count_device_copy(self, out)
     return out
 
 
-def _count_device_copy(name: str, src: torch.Tensor, dst: torch.Tensor) -> None:
+_copies = METER.memo()
+
+
+def _count_device_copy(src: torch.Tensor, dst: torch.Tensor) -> None:
     # Within the device a copy is a kernel, and a test that only copies has engaged it.
-    METER.kernel(name, (src,), (dst,), copied=src.nbytes)
+    key = (src.shape, src.dtype, dst.shape, dst.dtype)
+    cost = _copies.get(key)
+    if cost is None:
+        if len(_copies) > 4096:  # a test over thousands of shapes must not grow the process
+            _copies.clear()
+        cost = _copies[key] = METER.cost((src,), (dst,), copied=src.nbytes)
+    METER.add(cost)
 
 
 def to_copy(
@@ -225,21 +246,26 @@ def to_copy(
     """
     if self.layout is not torch.strided or self.is_quantized or layout not in (None, torch.strided):
         refuse_layout(self, "aten::_to_copy")
-    options = {"dtype": dtype, "memory_format": memory_format}
+    options: dict[str, Any] = {}
+    if dtype is not None:
+        options["dtype"] = dtype
+    if memory_format is not None:
+        options["memory_format"] = memory_format
     if not is_device(self):
+        if memory_format in _AS_IT_IS and self.is_contiguous():
+            return copy_from(self, new_tensor(self.shape, self.stride(), dtype or self.dtype), non_blocking)
         like = torch.empty_like(self, device="meta", **options)
         return copy_from(self, new_tensor(tuple(like.shape), like.stride(), like.dtype), non_blocking)
-    out = _to_copy(CPU_KEYS, cpu_alias(self), device=CPU, **options)
-    target = self.device if device is None else device
-    if target.type == NAME:
+    out = _to_copy(CPU_KEYS, cpu_alias(self), **options)
+    if device is None or device.type == NAME:
         moved = adopt(out)
         policy = CURRENT.policy
         if policy.changes_numbers:
             numerics.apply(policy, out)
-        _count_device_copy("_to_copy", self, moved)
+        _count_device_copy(self, moved)
         return moved
-    METER.transfer("d2h_bytes", self.numel() * self.element_size())
-    return out if target.type == "cpu" else out.to(target)
+    METER.transfer("d2h_bytes", self.nbytes)
+    return out if device.type == "cpu" else out.to(device)
 
 
 def copy_from_and_resize(src: torch.Tensor, dst: torch.Tensor) -> torch.Tensor:
@@ -253,8 +279,14 @@ def local_scalar_dense(self: torch.Tensor) -> Any:
     """``aten::_local_scalar_dense``: what ``item()`` reads."""
     if self.numel() != 1:
         raise RuntimeError(f"a Tensor with {self.numel()} elements cannot be converted to Scalar")
-    METER.transfer("d2h_bytes", self.element_size())
-    return cpu_alias(self).item()
+    dtype = self.dtype
+    METER.transfer("d2h_bytes", dtype.itemsize)
+    read = _READ.get(dtype)
+    if read is None or self.is_neg():
+        return cpu_alias(self).item()
+    memory, size = read
+    at = self.data_ptr()
+    return cpu_alias(self).item() if at % size else memory[at // size]
 
 
 def lazy_clone(self: torch.Tensor) -> torch.Tensor:
@@ -282,7 +314,7 @@ def set_nothing(self: torch.Tensor) -> torch.Tensor:
 
 def convolution(*args: Any) -> Any:
     """``aten::convolution_overrideable``, transposed ones too: the same arguments as ``aten::convolution``."""
-    return run(plan_of(_aten.convolution.default), args, {})
+    return fallback(_aten.convolution.default, *args)
 
 
 def convolution_backward(
@@ -300,7 +332,7 @@ def convolution_backward(
     """``aten::convolution_backward_overrideable``, whose bias is not described: its size follows from the weight."""
     channels = weight.size(1) * groups if transposed else weight.size(0)
     args = (grad, input, weight, [channels], stride, padding, dilation, transposed, output_padding, groups, output_mask)
-    return run(plan_of(_aten.convolution_backward.default), args, {})
+    return fallback(_aten.convolution_backward.default, *args)
 
 
 CHECKED_BY_TORCH = ("mode.values",)

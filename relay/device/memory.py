@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import re
 import struct
+import sys
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -29,7 +30,8 @@ NAME = "spyre"
 CPU = torch.device("cpu")
 CPU_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 STICK = 128
-_DL_CPU, _DL_EXT = 1, 12
+DL_CPU, DL_EXT = 1, 12
+"""A capsule's device as one word: the type, and above it the number 0."""
 _TENSOR = b"dltensor"
 
 _libc = ctypes.CDLL(None)
@@ -44,15 +46,37 @@ _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype = ctypes.c_void_p
 _pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 # All memory as one array: an index is cheaper than an object made for an address, and every operator flips three.
-_INT32 = (ctypes.c_int32 * (2**60)).from_address(0)
-_export = torch._C._to_dlpack
-_import = torch._C._from_dlpack
+WORDS = (ctypes.c_int64 * (2**59)).from_address(0)
+EXPORT = torch._C._to_dlpack
+IMPORT = torch._C._from_dlpack
 _memmove = ctypes.memmove
 _typed_empty = torch._C._acc.create_empty_tensor
 _storage_at = torch._C._construct_storage_from_data_pointer
 _below_autograd = torch._C._AutoDispatchBelowAutograd
 _set = torch.ops.aten.set_.source_Storage_storage_offset._handle.redispatch_boxed
 _as_strided = torch.ops.aten.as_strided.default._handle.redispatch_boxed
+
+CAPSULE = object.__basicsize__
+"""Where a capsule keeps its pointer, from its ``id``. CPython asks for a call that takes as long as all the rest."""
+
+
+def _capsules_are_as_thought() -> bool:
+    capsule = EXPORT(torch.empty(0))
+    return bool(
+        sys.implementation.name == "cpython" and WORDS[(id(capsule) + CAPSULE) >> 3] == _pointer(capsule, _TENSOR)
+    )
+
+
+SEES_CAPSULES = _capsules_are_as_thought()
+"""Whether `CAPSULE` holds in this interpreter; where it does not, operators take the long way."""
+
+
+def device_word(capsule: object) -> int:
+    """Where the device of a capsule's header lies, as an index of `WORDS`."""
+    if SEES_CAPSULES:
+        return (WORDS[(id(capsule) + CAPSULE) >> 3] + 8) >> 3
+    return int(_pointer(capsule, _TENSOR) + 8) >> 3
+
 
 # data pointer, device type and id, ndim, dtype code/bits/lanes, shape, strides, byte offset, context, deleter
 _HEADER = struct.Struct("=QiiiBBHQQQQQ")
@@ -91,31 +115,37 @@ def raise_if_out_of_memory(error: RuntimeError) -> None:
         raise DeviceOutOfMemory(int(found.group(1)), CURRENT.policy.memory_bytes) from error
 
 
-def allocate(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, nbytes: int) -> torch.Tensor:
-    """An uninitialised device tensor over a stick-aligned block of ``nbytes``. The dtype must be one DLPack knows."""
-    head, ndim, code, bits, extents = _template(size, stride, dtype)
-    block = _aligned_alloc(STICK, head + max(-(-nbytes // STICK), 1) * STICK)
+def allocate(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """An uninitialised device tensor over a stick-aligned block. The dtype must be one DLPack knows."""
+    nbytes, whole, header, head, at_shape = _template(size, stride, dtype)
+    block = _aligned_alloc(STICK, whole)
     if not block:
         raise DeviceOutOfMemory(nbytes, CURRENT.policy.memory_bytes)
-    shape_at = block + _HEADER.size
-    header = _HEADER.pack(block + head, _DL_EXT, 0, ndim, code, bits, 1, shape_at, shape_at + 8 * ndim, 0, 0, _FREE)
-    _memmove(block, header + extents, _HEADER.size + len(extents))
+    _memmove(block, header, len(header))
+    word = block >> 3
+    WORDS[word] = block + head
+    WORDS[word + 3] = block + _HEADER.size
+    WORDS[word + 4] = block + at_shape
     METER.allocation(nbytes)
-    return _import(_new_capsule(block, _TENSOR, None))
+    return IMPORT(_new_capsule(block, _TENSOR, None))
 
 
 @lru_cache(maxsize=4096)
-def _template(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> tuple[int, int, int, int, bytes]:
-    """Bytes before the data, dimensions, DLPack's code and bits, and the sizes and strides as they lie in memory."""
+def _template(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> tuple[int, int, bytes, int, int]:
+    """Bytes of the data and of the block; the header but for its addresses, with sizes and strides behind it; the bytes
+    before the data; where the strides lie in the header."""
     ndim = len(size)
+    nbytes = span(size, stride) * dtype.itemsize
     head = -(-(_HEADER.size + 16 * ndim) // STICK) * STICK
     code, bits = _DL_DTYPES[dtype]
-    return head, ndim, code, bits, struct.pack(f"={2 * ndim}q", *size, *stride)
+    header = _HEADER.pack(0, DL_EXT, 0, ndim, code, bits, 1, 0, 0, 0, 0, _FREE)
+    whole = head + max(-(-nbytes // STICK), 1) * STICK
+    return nbytes, whole, header + struct.pack(f"={2 * ndim}q", *size, *stride), head, _HEADER.size + 8 * ndim
 
 
 def allocate_bytes(nbytes: int) -> torch.Tensor:
     """A one-dimensional uint8 device tensor of ``nbytes``."""
-    return allocate((nbytes,), (1,), torch.uint8, nbytes)
+    return allocate((nbytes,), (1,), torch.uint8)
 
 
 @lru_cache(maxsize=4096)
@@ -142,14 +172,16 @@ def contiguous_strides(size: Sequence[int]) -> tuple[int, ...]:
 def new_tensor(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """An uninitialised device tensor. `UnsupportedDtype` and `OutOfMemory` under the policy in force."""
     policy = CURRENT.policy
-    policy.check_dtype(dtype)
-    nbytes = span(size, stride) * dtype.itemsize
-    if policy.memory_bytes is not None and nbytes > policy.memory_bytes:
-        raise DeviceOutOfMemory(nbytes, policy.memory_bytes)
+    if policy.dtypes is not None:
+        policy.check_dtype(dtype)
+    if policy.memory_bytes is not None:
+        nbytes = span(size, stride) * dtype.itemsize
+        if nbytes > policy.memory_bytes:
+            raise DeviceOutOfMemory(nbytes, policy.memory_bytes)
     if dtype in _DL_DTYPES:
-        return allocate(size, stride, dtype, nbytes)
+        return allocate(size, stride, dtype)
     # float8 and bit types: DLPack's codes for them differ by version
-    storage = allocate_bytes(nbytes).untyped_storage()
+    storage = allocate_bytes(span(size, stride) * dtype.itemsize).untyped_storage()
     return set_memory(_typed_empty((0,), dtype), storage, 0, size, stride)
 
 
@@ -172,9 +204,9 @@ def is_device(tensor: torch.Tensor) -> bool:
 
 
 def _flip(tensor: torch.Tensor, device_type: int) -> torch.Tensor:
-    capsule = _export(tensor)
-    _INT32[(_pointer(capsule, _TENSOR) + 8) >> 2] = device_type
-    return _import(capsule)
+    capsule = EXPORT(tensor)
+    WORDS[device_word(capsule)] = device_type
+    return IMPORT(capsule)
 
 
 def device_alias(tensor: torch.Tensor) -> torch.Tensor | None:
@@ -183,14 +215,14 @@ def device_alias(tensor: torch.Tensor) -> torch.Tensor | None:
     if tensor.dtype not in _DL_DTYPES or tensor.is_neg() or tensor.is_conj():
         return cpu_alias(tensor) if is_device(tensor) and tensor.layout is torch.strided else None
     try:
-        capsule = _export(tensor)
+        capsule = EXPORT(tensor)
     except (BufferError, RuntimeError):
         return None
-    device_type = (_pointer(capsule, _TENSOR) + 8) >> 2
-    if _INT32[device_type] != _DL_EXT:
+    device = device_word(capsule)
+    if WORDS[device] != DL_EXT:
         return None
-    _INT32[device_type] = _DL_CPU
-    return _import(capsule)
+    WORDS[device] = DL_CPU
+    return IMPORT(capsule)
 
 
 def refuse_layout(tensor: torch.Tensor, op: str) -> None:
@@ -209,7 +241,7 @@ def cpu_alias(tensor: torch.Tensor) -> torch.Tensor:
     The tensor must be strided (`refuse_layout` first).
     """
     if tensor.dtype in _DL_DTYPES:
-        alias = _flip(tensor, _DL_CPU)
+        alias = _flip(tensor, DL_CPU)
     else:
         storage = tensor.untyped_storage()
         nbytes = storage.nbytes()
@@ -251,14 +283,19 @@ def host_view(storage: torch.UntypedStorage) -> torch.UntypedStorage:
     return _storage_at(storage.data_ptr(), CPU, storage.nbytes())
 
 
-def adopt(result: torch.Tensor) -> torch.Tensor:
-    """A device tensor over the memory of a strided CPU result, no copy. May raise `UnsupportedDtype`, `OutOfMemory`."""
-    dtype = result.dtype
+def check_result(result: torch.Tensor) -> None:
+    """Raise what the policy in force has against such a result of a kernel: `UnsupportedDtype`, `OutOfMemory`."""
     policy = CURRENT.policy
     if policy.dtypes is not None:
-        policy.check_dtype(dtype)
-    if policy.memory_bytes is not None and result.nbytes > policy.memory_bytes:
+        policy.check_dtype(result.dtype)
+    if policy.memory_bytes is not None and result.layout is torch.strided and result.nbytes > policy.memory_bytes:
         raise DeviceOutOfMemory(result.nbytes, policy.memory_bytes)
+
+
+def adopt(result: torch.Tensor) -> torch.Tensor:
+    """A device tensor over the memory of a strided CPU result, no copy. Raises as `check_result`."""
+    dtype = result.dtype
+    check_result(result)
     if dtype not in _DL_DTYPES:
         out = new_tensor(result.size(), result.stride(), dtype)
         nbytes = span(result.size(), result.stride()) * dtype.itemsize
@@ -266,7 +303,7 @@ def adopt(result: torch.Tensor) -> torch.Tensor:
             ctypes.memmove(out.data_ptr(), result.data_ptr(), nbytes)
         return out
     conj, neg = result.is_conj(), result.is_neg()  # DLPack carries no such bit: the bytes go over, then the bit again
-    out = _flip(result, _DL_EXT)
+    out = _flip(result, DL_EXT)
     if conj:
         out = torch._conj(out)
     return torch._neg_view(out) if neg else out
@@ -298,4 +335,4 @@ def bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
 
 def adopt_host_block(nbytes: int) -> torch.Tensor:
     """A one-dimensional uint8 *CPU* tensor over a stick-aligned block of its own."""
-    return _flip(allocate_bytes(nbytes), _DL_CPU)
+    return _flip(allocate_bytes(nbytes), DL_CPU)

@@ -12,9 +12,10 @@ from __future__ import annotations
 import mmap
 import os
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any
 
 from relay.device.errors import DeviceError
@@ -117,15 +118,40 @@ def _check(slots: memoryview) -> None:
         raise DeviceError("this map is not a meter's map of this version; make it with relay.device.new_meter_map()")
 
 
+Cost = tuple[int, int, int, int, int, int, int]
+"""Bytes read and written, sticks, modelled nanoseconds, padding bytes, spills, bytes copied within the device."""
+NOTHING: Cost = (0, 0, 0, 0, 0, 0, 0)
+
+
+class Memo(dict[Any, Cost]):
+    """See `Meter.memo`."""
+
+    __slots__ = ("__weakref__",)
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+class Comparing:
+    """See `Meter.comparing`."""
+
+    __slots__ = ("_meter",)
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+
+    def __enter__(self) -> None:
+        self._meter._comparing += 1
+
+    def __exit__(self, *exc: object) -> None:
+        self._meter._comparing -= 1
+
+
 class Meter:
     """The writer's side. One per process (`METER`); `bind` chooses the map it writes to."""
 
     def __init__(self, shared: mmap.mmap | None = None) -> None:
-        self.kernel_names: dict[str, int] = {}
-        """Kernels by operator, in this process only."""
         self._lock = threading.Lock()
         self._comparing = 0
-        self._sizes: dict[tuple[Sequence[int], int], tuple[int, int]] = {}
+        self._memos: weakref.WeakSet[Memo] = weakref.WeakSet()
         self.set_machine(Machine())
         self.bind(shared if shared is not None else new_meter_map())
         # A fork can happen while another thread holds the lock; nobody would ever release the child's copy of it.
@@ -144,68 +170,79 @@ class Meter:
     def set_machine(self, machine: Machine) -> None:
         """Use other figures for sticks, spills and modelled time."""
         self.machine = machine
-        self._sizes.clear()
+        for memo in self._memos:
+            memo.clear()
         # Read at every kernel, so worked out once.
         self._stick = int(machine.stick_bytes)
         self._scratchpads = machine.cores * machine.scratchpad_bytes
         self._launch_ns = machine.launch_us * 1000
         self._dram_gbps = machine.dram_gbps
+        self._pcie_gbps = machine.pcie_gbps
         self._macs_per_ns = machine.macs_per_core_cycle * machine.cores * machine.clock_ghz
 
     def snapshot(self) -> MeterSnapshot:
         """The totals so far."""
         return MeterSnapshot(*self._slots[_FIRST:_END].tolist())
 
-    @contextmanager
-    def comparing(self) -> Iterator[None]:
+    def comparing(self) -> Comparing:
         """Count kernels of this region as comparisons only: they say nothing about engagement or cost."""
-        self._comparing += 1
-        try:
-            yield
-        finally:
-            self._comparing -= 1
+        return Comparing(self)
 
-    def kernel(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any], macs: int = 0, copied: int = 0) -> None:
-        """A kernel ran over these tensors; ``macs``: its multiply-adds, where they dominate the bytes moved;
-        ``copied``: bytes it copied within the device."""
+    def memo(self) -> Memo:
+        """A dict for `Cost`s, emptied when the machine changes."""
+        memo = Memo()
+        self._memos.add(memo)
+        return memo
+
+    def cost(self, inputs: Sequence[Any], outputs: Sequence[Any], macs: int = 0, copied: int = 0) -> Cost:
+        """What a kernel over these tensors costs; ``macs``: its multiply-adds, where they dominate the bytes moved;
+        ``copied``: bytes it copies within the device."""
+        stick = self._stick
+        (read, pad_in), (written, pad_out) = self._sticks(inputs), self._sticks(outputs)
+        moved = (read + written) * stick
+        nanoseconds = moved / self._dram_gbps
+        if macs:
+            nanoseconds = max(nanoseconds, macs / self._macs_per_ns)
+        return (
+            read * stick,
+            written * stick,
+            read + written,
+            int(self._launch_ns + nanoseconds),
+            pad_in + pad_out,
+            int(moved > self._scratchpads),
+            copied,
+        )
+
+    def add(self, cost: Cost) -> None:
+        """A kernel ran."""
         slots = self._slots
         with self._lock:
             if self._comparing:
                 slots[_COMPARISONS] += 1
                 return
             slots[_KERNELS] += 1
-            names = self.kernel_names
-            names[name] = names.get(name, 0) + 1
-            in_sticks, padding = self._sticks(inputs, 0)
-            out_sticks, padding = self._sticks(outputs, padding)
-            stick = self._stick
-            moved = (in_sticks + out_sticks) * stick
-            slots[_READ] += in_sticks * stick
-            slots[_WRITTEN] += out_sticks * stick
-            slots[_STICKS] += in_sticks + out_sticks
+            read, written, sticks, nanoseconds, padding, spills, copied = cost
+            slots[_READ] += read
+            slots[_WRITTEN] += written
+            slots[_STICKS] += sticks
+            slots[_NS] += nanoseconds
             if padding:
                 slots[_PADDING] += padding
-            if moved > self._scratchpads:
-                slots[_SPILLS] += 1
-            nanoseconds = moved / self._dram_gbps
+            if spills:
+                slots[_SPILLS] += spills
             if copied:
                 slots[_D2D] += copied
-            if macs:
-                nanoseconds = max(nanoseconds, macs / self._macs_per_ns)
-            slots[_NS] += int(self._launch_ns + nanoseconds)
 
-    def _sticks(self, tensors: Sequence[Any], padding: int) -> tuple[int, int]:
-        """Sticks, and padding bytes on top of ``padding``: the last dimension lies in whole sticks, row by row."""
-        sticks = 0
+    def kernel(self, inputs: Sequence[Any], outputs: Sequence[Any], macs: int = 0, copied: int = 0) -> None:
+        """A kernel ran over these tensors (see `cost`)."""
+        self.add(NOTHING if self._comparing else self.cost(inputs, outputs, macs, copied))
+
+    def _sticks(self, tensors: Sequence[Any]) -> tuple[int, int]:
+        sticks = padding = 0
         for tensor in tensors:
-            key = (tensor.shape, tensor.dtype.itemsize)
-            size = self._sizes.get(key)
-            if size is None:
-                if len(self._sizes) > 4096:  # a test over thousands of shapes must not grow the process
-                    self._sizes.clear()
-                size = self._sizes[key] = stick_layout(key[0], key[1], self._stick)
-            sticks += size[0]
-            padding += size[1]
+            more, unused = _layout(tensor.shape, tensor.dtype.itemsize, self._stick)
+            sticks += more
+            padding += unused
         return sticks, padding
 
     def fallback(self) -> None:
@@ -225,7 +262,7 @@ class Meter:
             if self._comparing:
                 return
             self._slots[_SLOT[field]] += size
-            self._slots[_NS] += int(self._launch_ns + size / self.machine.pcie_gbps)
+            self._slots[_NS] += int(self._launch_ns + size / self._pcie_gbps)
 
     def allocation(self, size: int) -> None:
         """The device gave out ``size`` bytes."""
@@ -235,7 +272,8 @@ class Meter:
 
 
 def stick_layout(shape: Sequence[int], itemsize: int, stick: int) -> tuple[int, int]:
-    """Sticks and padding bytes of a tensor of ``shape``. A scalar takes one stick, an empty tensor none."""
+    """Sticks and padding bytes of a tensor of ``shape``: the last dimension lies in whole sticks, row by row. A scalar
+    takes one stick, an empty tensor none."""
     if not shape:
         return 1, stick - itemsize
     rows = 1
@@ -248,5 +286,6 @@ def stick_layout(shape: Sequence[int], itemsize: int, stick: int) -> tuple[int, 
     return rows * per_row, rows * (per_row * stick - row)
 
 
+_layout = lru_cache(maxsize=4096)(stick_layout)  # a test over thousands of shapes must not grow the process
 METER = Meter()
 """The meter of this process's device."""

@@ -17,31 +17,41 @@ from relay.device.policy import Policy, Verdict
 Kernel = Callable[..., Any]
 STRUCTURED = "CompositeExplicitAutogradNonFunctional"
 """The key under which torch serves structured operators for backends without a kernel of their own."""
+_BASES = ("abs", "logical_and", "logical_not", "logical_or", "logical_xor", "nan_to_num")
+BY_HAND = frozenset(["complex", "mean", "polar", *_BASES, *(f"{base}_" for base in _BASES)])
+"""Operators that torch writes by hand as it makes the structured ones: memory from us, then the ``.out`` form."""
 # Operators that take index or source tensors from the host, as real devices do.
 _HOST_TENSORS_OK = frozenset(
     ["index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "_unsafe_index_put", "set_"]
 )
 _SCALAR_OVERLOADS = {"Tensor": "Scalar", "out": "Scalar_out", "Tensor_out": "Scalar_out", "Tensor_mode": "Scalar_mode"}
 _SINGLE = ("Tensor", "Optional[Tensor]")
+_SEVERAL = ("List[Tensor]", "List[Optional[Tensor]]", "Optional[List[Tensor]]")
 
 
 class Plan:
-    """``call``: the CPU's kernel. ``views``: some result may lie in an argument's memory. ``plain``: tensors come one
-    by one, and one comes out, which is new or (``writes_first``) the first argument, its sizes kept. ``writes``: some
-    argument is written to."""
+    """``call``: the CPU's kernel. ``views``: some result may lie in an argument's memory. ``plain``: only tensors come
+    out, which are new or (``writes_first``) the first argument, its sizes kept. ``several``: of a plain one, that
+    tensors come in lists, or more than one comes out. ``writes``: some argument is written to. ``kernel``: what runs
+    it, once `relay.device.fallback` made it. ``resolved``: torch does away with the conj and neg bits of its arguments.
+    ``names_device``: a keyword names a device."""
 
     __slots__ = (
         "_policy",
         "_verdict",
         "call",
         "host_tensors_ok",
+        "kernel",
         "multiplies",
         "name",
+        "names_device",
         "op",
         "outs",
         "overload",
         "plain",
+        "resolved",
         "scalar_call",
+        "several",
         "tensor_at",
         "tensors",
         "views",
@@ -70,7 +80,13 @@ class Plan:
         self.writes = any(a.alias_info is not None and a.alias_info.is_write for a in schema.arguments)
         self.views = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
         self.plain, self.writes_first = _is_plain(op)
+        types = [str(a.type) for a in schema.arguments]
+        self.several = any(t in _SEVERAL for t in types) or [str(r.type) for r in schema.returns] != ["Tensor"]
         self.multiplies = multiplies(self.name)
+        self.names_device = any("Device" in str(a.type) for a in schema.arguments)
+        has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+        self.resolved = not (has_kernel(op.name(), "Conjugate") or has_kernel(op.name(), "Negative"))
+        self.kernel: Kernel | None = None
         self.warned = False
         self._policy: Policy | None = None
         self._verdict = Verdict.KERNEL
@@ -80,15 +96,11 @@ class Plan:
         name, overload = self.op._schema.name, self.op._schema.overload_name
         base = self.name if self.name.startswith("__") else self.name.rstrip("_")
         packet = getattr(torch.ops.aten, base, None)
-        if packet is not None and self.structured():
+        if packet is not None and by_its_out(self.op.name()):
             for out in (f"{overload}_out", "out"):
                 if overload != out and out in packet.overloads():
                     return f"aten::{base}.{out}"
         return f"{name}.{overload}" if overload else name
-
-    def structured(self) -> bool:
-        """Whether torch would serve it through its ``.out`` form if we had no kernel."""
-        return bool(torch._C._dispatch_has_kernel_for_dispatch_key(self.op.name(), STRUCTURED))
 
     def admit(self, policy: Policy) -> Verdict:
         """Judge under ``policy`` (remembered); refuse, or warn once of a fallback."""
@@ -106,19 +118,28 @@ class Plan:
         return self._verdict
 
 
+def by_its_out(name: str) -> bool:
+    """Whether torch serves ``aten::abs``, say, by its ``.out`` form where a backend has no kernel for it."""
+    if name.removeprefix("aten::") in BY_HAND:
+        return True
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, STRUCTURED))
+
+
 def _is_plain(op: Any) -> tuple[bool, bool]:
     """(plain, writes_first) of an operator."""
     schema = op._schema
-    if len(schema.returns) != 1 or str(schema.returns[0].type) != "Tensor":
+    if not schema.returns or any(str(r.type) not in ("Tensor", "List[Tensor]") for r in schema.returns):
         return False, False
-    kinds = [str(a.type) for a in schema.arguments]
-    if any("Tensor" in kind and kind not in _SINGLE for kind in kinds):
+    if any("Tensor" in str(a.type) and str(a.type) not in _SINGLE + _SEVERAL for a in schema.arguments):
+        return False, False
+    if any(a.kwarg_only and "Tensor" in str(a.type) for a in schema.arguments):
         return False, False
     touched = [i for i, a in enumerate(schema.arguments) if a.alias_info is not None]
     if not touched:
-        return schema.returns[0].alias_info is None, False
+        return all(r.alias_info is None for r in schema.returns), False
     keeps_sizes = schema.name.endswith("_") and torch.Tag.inplace_view not in op.tags
     written = touched == [0] and schema.arguments[0].alias_info.is_write and keeps_sizes
+    written = written and len(schema.returns) == 1 and str(schema.arguments[0].type) == "Tensor"
     return written, written
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from relay.device.errors import UnsupportedDtype
 from relay.device.machine import Machine
@@ -79,6 +78,8 @@ class Policy:
     round_float16: bool = False
     int64_as_int32: bool = False
     machine: Machine = field(default_factory=Machine)
+    costs: dict[Any, dict[Any, Any]] = field(default_factory=dict, init=False, repr=False)
+    """Of operators that it serves as they are: what they cost, by sizes and dtypes (`relay.device.plain`)."""
     _dtype_ok: dict[object, bool] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
@@ -143,10 +144,15 @@ UNLIMITED = Policy()
 class _Current:
     """One for the process, not for the thread: a test's own threads, and autograd's for them, have the same limits."""
 
-    __slots__ = ("policy",)
+    __slots__ = ("costs", "one_way", "policy")
 
     def __init__(self) -> None:
-        self.policy = UNLIMITED
+        self.one_way = False
+        self.put(UNLIMITED)
+
+    def put(self, policy: Policy) -> None:
+        self.policy = policy
+        self.costs: dict[Any, dict[Any, Any]] = {} if self.one_way else policy.costs
 
 
 CURRENT = _Current()
@@ -159,15 +165,26 @@ def current_policy() -> Policy:
 
 def set_policy(policy: Policy) -> None:
     """Put ``policy`` in force for the rest of the process."""
-    CURRENT.policy = policy
+    CURRENT.put(policy)
 
 
-@contextmanager
-def use_policy(policy: Policy) -> Iterator[None]:
+def take_one_way() -> None:
+    """From now on every operator goes through `relay.device.fallback.run`, for those who watch it there."""
+    CURRENT.one_way = True
+    CURRENT.put(CURRENT.policy)
+
+
+class use_policy:  # written out: a generator's context would cost more than the operators of a comparison
     """Put ``policy`` in force for a region."""
-    before = CURRENT.policy
-    CURRENT.policy = policy
-    try:
-        yield
-    finally:
-        CURRENT.policy = before
+
+    __slots__ = ("_before", "_policy")
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+
+    def __enter__(self) -> None:
+        self._before = CURRENT.policy
+        CURRENT.put(self._policy)
+
+    def __exit__(self, *exc: object) -> None:
+        CURRENT.put(self._before)

@@ -16,7 +16,7 @@ from relay.device.kernels import CHECKED_BY_TORCH, DIRECT, METADATA_OPS, metadat
 from relay.device.memory import NAME
 from relay.device.meter import METER
 from relay.device.module import make_module
-from relay.device.plan import STRUCTURED
+from relay.device.plan import by_its_out
 from relay.device.policy import Policy, set_policy
 
 KEY = "PrivateUse1"
@@ -91,6 +91,5 @@ def _register_kernels(aten: torch.library.Library) -> None:
     own = DIRECT.keys() | rnn.CELLS.keys() | set(METADATA_OPS)
     for full in torch._C._dispatch_get_all_op_names():
         name = full.removeprefix("aten::")
-        if name == full or name in own or not torch._C._dispatch_has_kernel_for_dispatch_key(full, STRUCTURED):
-            continue
-        aten.impl(name, kernel_for(overload(name)), KEY)
+        if name != full and name not in own and by_its_out(full):
+            aten.impl(name, kernel_for(overload(name)), KEY)

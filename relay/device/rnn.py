@@ -29,7 +29,7 @@ def _fused(name: str) -> Callable[[Callable[..., tuple[Tensor | None, ...]]], Ke
             if verdict is Verdict.FALLBACK:
                 METER.fallback()
             else:
-                METER.kernel(name, inputs, [o for o in outputs if o is not None])
+                METER.kernel(inputs, [o for o in outputs if o is not None])
             return outputs
 
         return kernel

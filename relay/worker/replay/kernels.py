@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from relay.device import fallback, plan
+from relay.device import fallback, plan, policy
 from relay.device.plan import Kernel, Plan
 
 
@@ -33,6 +33,7 @@ def record_ops(hit: Callable[[str], None]) -> None:
         return general(known, args, kwargs)
 
     setattr(fallback, "run", run)  # noqa: B010 - kernels look it up when they are called
+    policy.take_one_way()
 
 
 def base_name(name: str) -> str:

@@ -1,0 +1,163 @@
+"""The short way through an operator gives what the long one gives: results, refusals, and what the meter counts."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: nothing of the emulated device is tested here")
+
+import relay.device as device  # noqa: E402
+from relay.device import plain, plan  # noqa: E402
+from relay.device.machine import Machine  # noqa: E402
+from relay.device.policy import CURRENT  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture
+def long_way(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bool], None]]:
+    def take(long: bool) -> None:
+        monkeypatch.setattr(CURRENT, "one_way", long)
+        CURRENT.put(CURRENT.policy)
+
+    yield take
+    take(False)
+
+
+def _counted(work: Callable[[], Any]) -> tuple[Any, device.MeterSnapshot]:
+    torch.manual_seed(0)
+    before = device.METER.snapshot()
+    out = work()
+    return out, device.METER.snapshot() - before
+
+
+def _to_host(tree: Any) -> Any:
+    from torch.utils._pytree import tree_map
+
+    return tree_map(lambda t: t.cpu() if isinstance(t, torch.Tensor) else t, tree)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_both_ways_agree_on_a_sample_of_torchs_operators(long_way: Callable[[bool], None]) -> None:
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    able = [op for op in op_db if "empty" not in op.name]  # what is in new memory is anybody's guess
+    compared = 0
+    for op in random.Random(5).sample(able, 36):
+        for dtype in (torch.float32, torch.int64, torch.complex64):
+            if dtype not in op.supported_dtypes("cpu"):
+                continue
+            for sample in list(op.sample_inputs("spyre", dtype))[:2]:
+
+                def work(op: Any = op, sample: Any = sample) -> Any:
+                    return op(_cloned(sample.input), *_cloned(sample.args), **_cloned(sample.kwargs))
+
+                try:
+                    long_way(True)
+                    want, spent = _counted(work)
+                    long_way(False)
+                    work()  # the first call of an operator takes the long way
+                    got, again = _counted(work)
+                except (RuntimeError, NotImplementedError):
+                    continue
+                assert again == spent, (op.full_name, dtype)
+                torch.testing.assert_close(_to_host(got), _to_host(want), rtol=0, atol=0, equal_nan=True)
+                compared += 1
+    short = sum(bool(costs) for costs in CURRENT.policy.costs.values())
+    assert compared > 50
+    assert short > 20
+
+
+def _cloned(tree: Any) -> Any:
+    from torch.utils._pytree import tree_map
+
+    return tree_map(lambda t: t.clone() if isinstance(t, torch.Tensor) else t, tree)
+
+
+CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    "two tensors": lambda x, y: x + y,
+    "a number": lambda x, y: x * 3,
+    "a number first": lambda x, y: 3 - x,
+    "a keyword": lambda x, y: torch.add(x, y, alpha=2),
+    "in place": lambda x, y: x.clone().mul_(y),
+    "over itself": lambda x, y: x.clone().add_(x[:1]),
+    "written by hand": lambda x, y: torch.logical_and(x.abs(), y),
+    "a list": lambda x, y: torch.cat([x, y], 1),
+    "several results": lambda x, y: x.sort(1),
+    "a list of results": lambda x, y: torch._foreach_add([x, y], 1.0),
+    "an index": lambda x, y: x[torch.tensor([0, 1], device=x.device)],
+    "an index of the host": lambda x, y: x[torch.tensor([0, 1])],
+    "a scalar of the host": lambda x, y: x + torch.tensor(2.0),
+    "neg and conj": lambda x, y: (torch.complex(x, y).conj().imag @ y, torch.complex(x, y).conj() * 2),
+    "mean": lambda x, y: x.mean(),
+    "nothing": lambda x, y: x[:0] + y[:0],
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_every_form_of_a_call_agrees_with_the_cpu_and_with_the_long_way(
+    name: str, long_way: Callable[[bool], None]
+) -> None:
+    call = CALLS[name]
+    a, b = torch.randn(3, 3), torch.randn(3, 3)
+    x, y = a.to("spyre"), b.to("spyre")
+    long_way(True)
+    _, spent = _counted(lambda: call(x, y))
+    long_way(False)
+    call(x, y)
+    got, again = _counted(lambda: call(x, y))
+    torch.testing.assert_close(_to_host(got), call(a, b), rtol=0, atol=0)
+    assert again == spent
+    assert spent.kernels
+
+
+def test_what_is_remembered_refuses_as_the_first_time() -> None:
+    narrow = device.Policy(ops=frozenset({"add", "gt", "ones", "fill"}), dtypes=frozenset({"float32"}), memory_bytes=64)
+    with device.use_policy(narrow):
+        x = torch.ones(4, device="spyre")
+        for _ in range(3):
+            before = device.METER.snapshot()
+            x + x
+            with pytest.raises(device.UnsupportedDtype, match="Bool"):
+                x > x  # noqa: B015 - the comparison is what is refused
+            with pytest.raises(device.UnsupportedOp, match="mul"):
+                x * x
+            with pytest.raises(torch.OutOfMemoryError):
+                x[:, None].expand(4, 32) + 1
+            with pytest.raises(RuntimeError, match="same device"):
+                x + torch.ones(4)
+            spent = device.METER.snapshot() - before
+            assert (spent.kernels, spent.refused_dtypes, spent.refused_ops) == (1, 1, 1)
+        with device.use_policy(device.UNLIMITED):
+            assert (x * x > 0).all().item()
+
+
+def test_another_machine_costs_anew() -> None:
+    x = torch.ones(64, device="spyre")
+    x + x
+    machine = device.METER.machine
+    try:
+        device.METER.set_machine(Machine(stick_bytes=64))
+        _, spent = _counted(lambda: x + x)
+    finally:
+        device.METER.set_machine(machine)
+    assert (spent.sticks, spent.bytes_read) == (12, 512)
+
+
+def test_sizes_without_end_do_not_grow_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain, "_MOST", 8)
+    x = torch.ones(64, device="spyre")
+    for n in range(1, 40):
+        torch.lgamma(x[:n])
+    assert 0 < len(CURRENT.costs[plan.plan_of(torch.ops.aten.lgamma.default)]) <= 8
+
+
+def test_operators_written_by_hand_are_still_written_so() -> None:
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    for name in plan.BY_HAND:
+        full = f"aten::{name}"
+        assert has(full, plan.STRUCTURED) or (has(full, "CompositeExplicitAutograd") and not has(full, "CPU")), name
