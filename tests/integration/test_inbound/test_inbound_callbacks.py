@@ -6,6 +6,7 @@ import itertools
 import json
 import secrets
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import jwt
 import pytest
@@ -209,10 +210,11 @@ def test_clocks_may_differ_by_a_minute(service, delivery, run, over, good):
 def test_what_is_refused_for_its_number_is_not_counted(service, delivery):
     repo = "Ascend/pytorch"
     answers = []
-    for _ in range(120):
-        answers.append(service.callback(repo, report("none", run_id="1")))
-        if answers[-1].status_code == 429:
-            break
+    with ThreadPoolExecutor(12) as many:  # one after the other, a busy machine asks more slowly than the bucket fills
+        while not answers or answers[-1].status_code != 429:
+            assert len(answers) < 600
+            asked = many.map(lambda _: service.callback(repo, report("none", run_id="1")), range(24))
+            answers += sorted(asked, key=lambda answer: answer.status_code)
     assert refused(answers[-1], 429, "rate-limited")
     for _ in range(10):  # a client that does not wait changes nothing for itself
         service.callback(repo, report("none", run_id="1"))
