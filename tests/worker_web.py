@@ -124,7 +124,7 @@ class Relay:
     def start(self) -> None:
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen([sys.executable, "-m", "relay.web"], env=self.env, stdout=log, stderr=log)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 180  # a loaded machine imports for a minute
         while time.monotonic() < deadline:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
                 return

@@ -31,9 +31,9 @@ def add(
     now: float,
     apart_s: float = 0.0,
 ) -> list[str]:
-    """Inserts the shards of one side of a dispatch, due at once, or ``apart_s`` seconds after each other. ``specs``
-    carry ``est_seconds`` besides the wire's keys. Further ones follow those that the side has. Returns their ids in
-    order."""
+    """Inserts the shards of one side of a dispatch, due at once, or ``apart_s`` seconds after each other: one that is
+    not due yet waits for nobody, and counts as made when it is. ``specs`` carry ``est_seconds`` besides the wire's
+    keys. Further ones follow those that the side has. Returns their ids in order."""
     rows = []
     there = select(func.count()).select_from(shard).where(shard.c.dispatch_id == dispatch_id, shard.c.side == side)
     folded = setups.fold(conn, specs, now)
@@ -50,7 +50,7 @@ def add(
                 "est_seconds": spec["est_seconds"],
                 "state": "queued",
                 "due_at": now + place * apart_s,
-                "created_at": now,
+                "created_at": now + place * apart_s,
             }
         )
     if rows:

@@ -59,7 +59,7 @@ def load(conn: Connection, now: float) -> dict[str, Load]:
     found[OUTBOX].add(*conn.execute(leaving).one())
     shards = (
         select(shard.c.queue, shard.c.state, number, func.min(shard.c.created_at))
-        .where(shard.c.state.in_(("queued", "leased")))
+        .where(shard.c.state.in_(("queued", "leased")), shard.c.created_at <= now)
         .group_by(shard.c.queue, shard.c.state)
     )
     for queue, state, count, since in conn.execute(shards):

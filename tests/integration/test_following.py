@@ -19,7 +19,7 @@ from relay.artifacts import artifacts
 from relay.chores import slow_chores_of
 from relay.errors import BadRequest, LeaseLost, NotFound
 from relay.services import concluding, exploring, following, leasing, selecting, traces, trunk_runs
-from relay.store import chores, shards
+from relay.store import chores, shards, views_load
 from relay.store.db import reading
 from relay.store.schema import decision, dispatch, plan, result, shard, worker
 from relay.web.app import create_app
@@ -202,9 +202,13 @@ def test_shards_are_handed_out_so_that_half_of_the_workers_stay_free(engine, tru
     enrol(engine, name="w2")
     little = settings.model_copy(update={"shard_seconds": 6.0})
     step(engine, little, {}, 1)
-    due = [one.due_at for one in queued(engine)]
+    rows = queued(engine)
+    due = [one.due_at for one in rows]
     assert len(due) > 1
     assert due == pytest.approx([due[0] + n * 2.0 * 6.0 / 2 for n in range(len(due))])
+    with reading(engine) as conn:
+        waiting = [views_load.load(conn, at)[rows[0].queue].waiting for at in (due[0], due[1], due[-1])]
+    assert waiting == [1, 2, len(due)], "no worker is wanted for what is not due"
 
 
 def alone(spec, seconds: float, times: int) -> Trace:
