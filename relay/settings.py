@@ -161,6 +161,10 @@ class Settings(BaseSettings):
     operators: list[str] = Field(
         default_factory=list, description="Who may do everything, the outbox's effects too: logins, org/team."
     )
+    link_hosts: list[str] = Field(
+        default_factory=list,
+        description="Hosts that pages may link to, with their subdomains, beside GitHub and the CI providers'.",
+    )
     reads_per_minute: float = Field(
         1200.0, gt=0, description="Pages and JSON that one address may ask for a minute, over time."
     )

@@ -7,12 +7,13 @@ from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from fastapi import Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from relay.settings import pages_of
+from relay.domain.providers import BUILT_IN
+from relay.settings import Settings, pages_of
 from relay.web import pages_gantt, pages_pictures, sessions
 from relay.web import pages_text as text
 from relay.web.pages_headers import nonce_of
@@ -27,6 +28,8 @@ ABOUT = "Tells out-of-tree PyTorch accelerators whether an upstream change break
 
 _nonce: ContextVar[str] = ContextVar("nonce")
 """Of the page that is being rendered: macros have no context."""
+_hosts: ContextVar[frozenset[str]] = ContextVar("hosts")
+"""To which it may link on somebody's word."""
 
 
 @cache
@@ -56,6 +59,7 @@ def environment() -> Environment:
         plural=text.plural,
         short=text.short,
         https=text.https,
+        known=lambda url: text.known(url, _hosts.get()),
         test_href=text.test_href,
         ago=text.ago,
         breaks=text.breaks,
@@ -81,6 +85,15 @@ def render(request: Request, template: str, **values: Any) -> str:
     return _render(request, template, nonce_of(request), values)
 
 
+def link_hosts(settings: Settings) -> frozenset[str]:
+    """Hosts to which a page may link on the word of somebody's report: our own, GitHub, the CI providers', and those
+    that the operator names."""
+    ours = [settings.url, settings.github_url, settings.hud_url, settings.artifacts_url]
+    theirs = [row.page for row in BUILT_IN.rows.values()] + [one.issuer for one in settings.oidc_issuers]
+    named = {host.casefold() for host in settings.link_hosts}
+    return frozenset(host for url in ours + theirs if (host := urlsplit(url).hostname)) | named
+
+
 def render_shared(request: Request, template: str, **values: Any) -> str:
     """A piece of a page that many viewers get alike, by an event stream: it knows no viewer, and htmx takes no
     ``hx-`` attribute from it."""
@@ -90,11 +103,12 @@ def render_shared(request: Request, template: str, **values: Any) -> str:
 def _render(request: Request, template: str, nonce: str, values: dict[str, Any]) -> str:
     values["github"] = github_links(request.app.state.settings.github_api_url)
     values["here"] = request.url.path
-    token = _nonce.set(nonce)
+    token, hosts = _nonce.set(nonce), _hosts.set(link_hosts(request.app.state.settings))
     try:
         return environment().get_template(template).render(**values)
     finally:
         _nonce.reset(token)
+        _hosts.reset(hosts)
 
 
 class github_links:

@@ -213,6 +213,15 @@ def https(url: str | None) -> str | None:
     return url if parts.scheme == "https" and parts.hostname and "@" not in parts.netloc else None
 
 
+def known(url: str | None, hosts: frozenset[str]) -> str | None:
+    """The URL where it may be a link and leads to one of ``hosts`` or below one; of what nobody has held against the
+    claims of whoever reported it."""
+    if https(url) is None or url is None:
+        return None
+    host = (urlsplit(url).hostname or "").casefold()
+    return url if any(host == one or host.endswith(f".{one}") for one in hosts) else None
+
+
 def test_href(test: str) -> str:
     return "/test/" + quote(test, safe="/:")
 

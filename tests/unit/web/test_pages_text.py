@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from relay.settings import Settings
 from relay.web import pages_text as text
 from relay.web.live import message
-from relay.web.pages_render import github_links, with_query
+from relay.web.pages_render import github_links, link_hosts, with_query
 
 
 @pytest.mark.parametrize(
@@ -142,3 +143,31 @@ def test_upstream_text_cannot_end_or_forge_a_message() -> None:
     assert sent.count("\n\n") == 1
     assert all(line.startswith("data: ") for line in sent.strip("\n").split("\n"))
     assert message(event="closed") == "event: closed\ndata: \n\n"
+
+
+def test_a_reported_address_is_a_link_only_where_the_host_is_known() -> None:
+    settings = Settings(public_url="https://relay.example", github_url="https://ghe.example",
+                        link_hosts=["artifacts.example"],
+                        oidc_issuers=[{"issuer": "https://gitlab.acme.example", "provider": "gitlab"}])  # fmt: skip
+    hosts = link_hosts(settings)
+    for url in (
+        "https://ghe.example/a/b",
+        "https://relay.example/run/1",
+        "https://buildkite.com/x",
+        "https://github.com/x",
+        "https://gitlab.acme.example/x",
+        "https://eu.artifacts.example/1",
+        "https://ARTIFACTS.example:8443/1",
+    ):
+        assert text.known(url, hosts) == url
+    for url in (
+        None,
+        "",
+        "https://evil.example/",
+        "https://github.com.evil.example/",
+        "https://notartifacts.example/",
+        "http://github.com/x",
+        "https://github.com@evil.example/",
+        "https://evil.example/#github.com",
+    ):
+        assert text.known(url, hosts) is None, url
