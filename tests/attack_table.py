@@ -405,7 +405,7 @@ ATTACKS = (
         _in(f"{FOLDER}/test_exploring.py", "only_trunk_teaches")
         + _in(
             MODELS,
-            "a_drop_needs_trusted_runs_that_passed_without_a_kernel",
+            "what_no_trusted_run_was_seen_to_leave_idle_is_not_asked_about",
             "tests_that_the_change_has_a_hand_in_are_not_asked_about",
         ),
     ),
