@@ -112,7 +112,7 @@ class Fleet:
         """A process's log; every line of it must be a JSON object."""
         return [json.loads(line) for line in (self.folder / f"{name}.log").read_text().splitlines()]
 
-    def wait_for(self, what: Callable[[], Any], problem: str, seconds: float = 60.0) -> Any:
+    def wait_for(self, what: Callable[[], Any], problem: str, seconds: float = 180.0) -> Any:
         deadline = time.monotonic() + seconds
         while not (found := what()):
             for name, process in self.processes.items():
