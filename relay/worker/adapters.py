@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import stat
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from relay import device
 from relay.errors import RelayError
@@ -35,20 +38,28 @@ class AlreadyInitialised(RelayError):
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """A device. ``package`` registers it with torch when it is imported; empty: the emulated one.
+    """A device. ``package`` registers it with torch when it is imported; empty: the emulated one. ``nodes``: names
+    below /dev, with * for any, that it needs in the sandbox.
 
     ``metered``: kernels are counted, and a count of none is evidence that a test does not engage the device.
     """
 
     device: str
     package: str = ""
+    nodes: tuple[str, ...] = ()
 
     @property
     def metered(self) -> bool:
         return not self.package
 
     def check(self) -> None:
-        """Raises AdapterMissing where the package is not installed. Imports nothing of it."""
+        """Raises AdapterMissing where the package is not installed, or a node is not there. Imports nothing of it."""
+        for pattern in self.nodes:
+            if not nodes_of((pattern,)):
+                raise AdapterMissing(
+                    f"the device {self.device} needs /dev/{pattern}, and this machine has no such device node",
+                    "RELAY_WORKER_NODES names what the device needs: is its driver loaded, is it in this container?",
+                )
         if self.package and importlib.util.find_spec(self.package.partition(".")[0]) is None:
             raise AdapterMissing(
                 f"the device {self.device} needs the package {self.package}, which is not installed",
@@ -102,12 +113,19 @@ class Adapter:
             )
 
 
+def nodes_of(patterns: Iterable[str], dev: Path = Path("/dev")) -> tuple[Path, ...]:
+    """The device nodes below ``dev`` that the patterns name, as paths below it."""
+    found = {path for pattern in patterns for path in dev.glob(pattern)}
+    kept = (path for path in sorted(found) if stat.S_ISCHR(mode := path.stat().st_mode) or stat.S_ISBLK(mode))
+    return tuple(path.relative_to(dev) for path in kept)
+
+
 EMULATED = Adapter("spyre")
 
 
-def of(name: str, plugin: str = "") -> Adapter:
+def of(name: str, plugin: str = "", nodes: tuple[str, ...] = ()) -> Adapter:
     """The adapter of a device: of the real one that the package ``plugin`` registers, openreg's for ``openreg``, else
     the emulated one."""
     if plugin:
-        return Adapter(name, plugin)
-    return Adapter(name, OPENREG) if name == "openreg" else Adapter(name)
+        return Adapter(name, plugin, nodes)
+    return Adapter(name, OPENREG, nodes) if name == "openreg" else Adapter(name)

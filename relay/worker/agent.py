@@ -184,6 +184,7 @@ class _Leased:
             "shard": self._lease["shard"],
             "done": self._lease.get("done") or [],
             "plugin": self._config.plugin,
+            "nodes": self._config.nodes,
             "module_packages": self._config.module_packages,
         }
         shipping = None

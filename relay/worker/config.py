@@ -34,6 +34,8 @@ class WorkerConfig:
     """``strict``: code of untrusted authors is refused where this machine's sandbox is incomplete."""
     plugin: str = ""
     """import name of the package that registers a real device with torch; empty: emulated, or openreg"""
+    nodes: tuple[str, ...] = ()
+    """names below /dev, with * for any, that the real device needs: they are in the sandbox, to read and to write"""
     image: str = ""
     """the container image it runs in, kept with each verdict"""
     module_packages: tuple[str, ...] = ()
@@ -49,8 +51,8 @@ class WorkerConfig:
 def from_environment(env: Mapping[str, str] | None = None, torch: str = "none") -> WorkerConfig:
     """Reads ``RELAY_URL``, ``RELAY_WORKER_KEY``, ``RELAY_BROKER_URL`` and, where given, ``RELAY_WORKER_NAME``,
     ``RELAY_WORKER_DEVICE``, ``RELAY_WORKER_QUEUE``, ``RELAY_WORKER_DIR``, ``RELAY_WORKER_LAB``,
-    ``RELAY_WORKER_TRUST``, ``RELAY_WORKER_PLUGIN``, ``RELAY_WORKER_IMAGE``, ``RELAY_MODULE_PACKAGES``,
-    ``RELAY_WORKER_DRAIN_S``, ``RELAY_WORKER_SHARDS``.
+    ``RELAY_WORKER_TRUST``, ``RELAY_WORKER_PLUGIN``, ``RELAY_WORKER_NODES``, ``RELAY_WORKER_IMAGE``,
+    ``RELAY_MODULE_PACKAGES``, ``RELAY_WORKER_DRAIN_S``, ``RELAY_WORKER_SHARDS``.
     ``torch`` is the installed version, by which the worker's own queue is named. Raises SettingsError naming what is
     missing.
     """
@@ -77,6 +79,12 @@ def from_environment(env: Mapping[str, str] | None = None, torch: str = "none") 
             raise SettingsError(
                 f"RELAY_MODULE_PACKAGES names {name!r}, which is no package", "import names, separated by commas"
             )
+    nodes = tuple(filter(None, (name.strip() for name in env.get("RELAY_WORKER_NODES", "").split(","))))
+    for name in nodes:
+        if name.startswith("/") or ".." in Path(name).parts:
+            raise SettingsError(
+                f"RELAY_WORKER_NODES names {name!r}", "names below /dev such as vfio/*, separated by commas"
+            )
     number = env.get("RELAY_WORKER_SHARDS", "").strip() or "0"
     if not (number.isascii() and number.isdecimal()):
         raise SettingsError(f"RELAY_WORKER_SHARDS is {number!r}", "a number of shards, 0 for no end")
@@ -99,6 +107,7 @@ def from_environment(env: Mapping[str, str] | None = None, torch: str = "none") 
         lab=env.get("RELAY_WORKER_LAB", "").strip(),
         trust=trust,
         plugin=env.get("RELAY_WORKER_PLUGIN", "").strip(),
+        nodes=nodes,
         image=env.get("RELAY_WORKER_IMAGE", "").strip()[:500],
         module_packages=packages,
         folder=Path(env.get("RELAY_WORKER_DIR", "") or Path(tempfile.gettempdir()) / f"relay-worker-{os.getuid()}"),

@@ -17,7 +17,7 @@ from typing import Any
 
 from relay.worker import footprint, namespaces, protocol, sandbox, seccomp
 from relay.worker import host as host_side
-from relay.worker.adapters import EMULATED, Adapter
+from relay.worker.adapters import EMULATED, Adapter, nodes_of
 from relay.worker.logs import Logs
 from relay.worker.outcome import died
 
@@ -212,7 +212,8 @@ def _host(around: Surroundings, pipes: host_side.Pipes, parent: int) -> None:
                 return
             parent = waiting
             sandbox.die_with_parent(0)  # it is outside of this namespace: seen from here its number is 0
-            namespaces.furnish(namespaces.Room(around.readable, around.folder / "root"))
+            nodes = nodes_of(around.adapter.nodes)
+            namespaces.furnish(namespaces.Room(around.readable, around.folder / "root", nodes=nodes))
             tmp = namespaces.SCRATCH
         else:
             tmp = around.folder / "tmp"

@@ -45,11 +45,13 @@ STILL = ("sys", "sysrq-trigger", "irq", "bus", "fs")
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """A sandbox's file system: folders to read, an empty folder of ours to build it on, MiB of scratch space."""
+    """A sandbox's file system: folders to read, an empty folder of ours to build it on, MiB of scratch space, nodes of
+    devices below /dev to read and write."""
 
     readable: tuple[Path, ...]
     stage: Path
     scratch_mb: int = 1024
+    nodes: tuple[Path, ...] = ()
 
 
 def leave(*, everything: bool) -> bool:
@@ -96,7 +98,7 @@ def furnish(room: Room) -> None:
         (root / name).mkdir()
     _mount("tmpfs", root / "tmp", "tmpfs", _NOSUID | _NODEV, f"mode=1777,size={room.scratch_mb}m")
     _mount("proc", root / "proc", "proc", _NOSUID | _NODEV)
-    _devices(root / "dev", room.scratch_mb)
+    _devices(root / "dev", room)
     for system in SYSTEM:
         _copy_name(root, Path(system))
     for name in ETC:
@@ -118,14 +120,15 @@ def furnish(room: Room) -> None:
     os.chdir(SCRATCH)
 
 
-def _devices(dev: Path, scratch_mb: int) -> None:
+def _devices(dev: Path, room: Room) -> None:
     _mount("tmpfs", dev, "tmpfs", _NOSUID, "mode=755,size=1m")
-    for name in DEVICES:
-        if Path("/dev", name).exists():
-            (dev / name).touch()
-            _mount(f"/dev/{name}", dev / name, None, _BIND)
+    for node in (*map(Path, DEVICES), *room.nodes):
+        if Path("/dev", node).exists() and not (dev / node).exists():
+            (dev / node).parent.mkdir(parents=True, exist_ok=True)
+            (dev / node).touch()
+            _mount(f"/dev/{node}", dev / node, None, _BIND)
     (dev / "shm").mkdir()
-    _mount("tmpfs", dev / "shm", "tmpfs", _NOSUID | _NODEV, f"mode=1777,size={scratch_mb}m")
+    _mount("tmpfs", dev / "shm", "tmpfs", _NOSUID | _NODEV, f"mode=1777,size={room.scratch_mb}m")
     for name, target in (("fd", "/proc/self/fd"), ("stdin", "/proc/self/fd/0"), ("stdout", "/proc/self/fd/1"),
                          ("stderr", "/proc/self/fd/2")):  # fmt: skip
         (dev / name).symlink_to(target)

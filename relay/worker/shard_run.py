@@ -147,7 +147,7 @@ class Runner:
             raise RunnerError(
                 "this worker has no build of the change", "plan the shard for the runtime overlay or tests-only"
             )
-        self._adapter = adapters.of(shard.device, shard.plugin)
+        self._adapter = adapters.of(shard.device, shard.plugin, shard.nodes)
         self._adapter.check()
         if self._adapter.package and "torch" in sys.modules:
             raise RunnerError(f"this process has the emulated device: it cannot have {shard.device} beside it")

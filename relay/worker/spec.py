@@ -47,6 +47,9 @@ class Shard:
     plugin: str = ""
     """Import name of the package that registers this worker's real device; set by the worker, not by the relay."""
 
+    nodes: tuple[str, ...] = ()
+    """Names below /dev that this worker's real device needs; set by the worker, not by the relay."""
+
     module_packages: tuple[str, ...] = ()
     """Packages beside torch.nn whose modules the configs may name; set by the worker, not by the relay."""
 
@@ -72,6 +75,7 @@ def parse_shard(
     module_packages: Sequence[str] = (),
     log: str = "",
     trace: str = "",
+    nodes: Sequence[str] = (),
 ) -> Shard:
     """Reads the ``shard`` of a lease. Raises BadRequest that names the key that cannot be used."""
     if not isinstance(shard, Mapping):
@@ -124,6 +128,7 @@ def parse_shard(
         module_packages=tuple(module_packages),
         log=log,
         trace=trace,
+        nodes=tuple(nodes),
     )
 
 
@@ -141,5 +146,6 @@ def read_spec(text: str) -> Shard:
             [str(name) for name in value.get("module_packages") or ()],
             str(value.get("log") or ""),
             str(value.get("trace") or ""),
+            [str(name) for name in value.get("nodes") or ()],
         )
     return parse_shard(value, value.get("done") or () if isinstance(value, dict) else ())

@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 from runner_cli import methods_of
 
+from relay.worker import adapters, namespaces, sandbox
+
 pytestmark = pytest.mark.torch
 
 PLUGIN = '''
@@ -161,7 +163,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return there
 
 
-def run(tmp: Path, site: Path, at_import: str = "", device: str = "card", plugin: str = "torch_card") -> Any:
+def run(
+    tmp: Path,
+    site: Path,
+    at_import: str = "",
+    device: str = "card",
+    plugin: str = "torch_card",
+    nodes: tuple[str, ...] = (),
+) -> Any:
     """(exit status, the lines by variant, the last line) of a shard of TESTS."""
     source = TESTS.replace("{at_import}", at_import)
     (tmp / "tree" / "test").mkdir(parents=True)
@@ -172,7 +181,7 @@ def run(tmp: Path, site: Path, at_import: str = "", device: str = "card", plugin
         "tests": methods_of(source, "test/test_card.py"),
         "limits": {"variant_s": 30, "shard_s": 240, "memory_mb": 4096},
     }
-    (tmp / "spec.json").write_text(json.dumps({"shard": shard, "plugin": plugin}))
+    (tmp / "spec.json").write_text(json.dumps({"shard": shard, "plugin": plugin, "nodes": nodes}))
     command = [sys.executable, "-m", "relay.worker.runner", "--spec", tmp / "spec.json", "--tree", tmp / "tree"]
     path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH", "")]))
     env = {**os.environ, "PYTHONPATH": path}
@@ -196,6 +205,22 @@ def test_a_devices_plugin_is_loaded_in_the_host_and_begins_in_the_test_processes
     # the emulated device's counter says nothing of another one
     assert {line["kernels"] for line in lines.values()} == {None}
     assert last["report"]["leaks"] == [], "that the device began is no variant's doing"
+
+
+def test_the_nodes_of_a_device_are_in_its_sandbox_and_no_others(tmp_path: Path, site: Path) -> None:
+    if not sandbox.probe(tmp_path).processes:
+        pytest.skip("this machine lets no ordinary user make namespaces: /dev is the machine's own")
+    there = sorted(str(node) for node in adapters.nodes_of(("*",)) if node.name not in namespaces.DEVICES)
+    if not there:
+        pytest.skip("this machine's /dev has only what every sandbox has")
+    at_import = f"import os, stat\nassert stat.S_ISCHR(os.stat('/dev/{there[0]}').st_mode)"
+    for name, nodes, errors in (("without", (), 1), ("with", (there[0],), 0)):
+        status, lines, last = run(tmp_path / name, site, at_import, nodes=nodes)
+        assert (status, len(last["report"]["errors"])) == (0, errors), last
+        assert bool(lines) is not bool(errors)
+    status, lines, last = run(tmp_path / "absent", site, nodes=("no-such-card*",))
+    assert (status, lines) == (3, {})
+    assert "needs /dev/no-such-card*" in last["failed"]
 
 
 @pytest.mark.parametrize("at_import", ["torch.card.current_device()"])

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from relay.errors import SettingsError
 from relay.worker import adapters
+from relay.worker.config import from_environment
 from relay.worker.spec import read_spec
 
 
@@ -36,6 +39,28 @@ def test_a_real_device_that_began_before_the_fork_is_refused(monkeypatch: pytest
             adapter.check_untouched()
     else:
         adapter.check_untouched()
+
+
+def test_nodes_are_devices_below_dev_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no device")
+    (tmp_path / "null").symlink_to("/dev/null")
+    assert adapters.nodes_of(("*",), tmp_path) == (Path("null"),)
+    with pytest.raises(adapters.AdapterMissing, match=r"needs /dev/no-such-card\*, and this machine has no such"):
+        adapters.of("card", "json", ("no-such-card*",)).check()
+    adapters.of("card", "json", ("nul*",)).check()
+
+
+@pytest.mark.parametrize("said", ["/dev/kvm", "vfio/../mem"])
+def test_nodes_outside_of_dev_are_refused(said: str) -> None:
+    env = {
+        "RELAY_URL": "http://r",
+        "RELAY_WORKER_KEY": "k",
+        "RELAY_BROKER_URL": "redis://b",
+        "RELAY_WORKER_NODES": said,
+    }
+    with pytest.raises(SettingsError, match="RELAY_WORKER_NODES names"):
+        from_environment(env)
+    assert from_environment({**env, "RELAY_WORKER_NODES": "vfio/*, accel0"}).nodes == ("vfio/*", "accel0")
 
 
 def test_plugin_and_packages_are_the_workers_to_say_not_the_relays() -> None:
