@@ -113,7 +113,7 @@ def test_upstreams_text_is_printed_as_data(upstream: Path, opdb: Path) -> None:
 def test_a_summary_is_one_line_a_test(upstream: Path, opdb: Path) -> None:
     code, text = run(upstream, opdb)
     assert code == 0
-    assert "2 of 3 tests" in text
+    assert "2 changed files reach 2 tests (the tree has 3 test methods)" in text
     assert [line.split() for line in text.splitlines() if "::" in line] == [
         ["test/test_x.py::TestX::test_uses", "helper"]
     ]

@@ -163,7 +163,7 @@ def test_the_backend_engineer_sees_what_needs_eyes_and_walks_the_grid_by_keyboar
     page.get_by_role("link", name="pass rates, times and levels").click()
     row = page.locator("tbody tr", has_text="acme/accelerator")
     expect(row).to_contain_text("96.6 %")  # 85 of 88 jobs: the superseded run's are left out
-    expect(row).to_contain_text("1 thing to L3")
+    expect(row).to_contain_text("L3: 1 missing")
     walk.step("backends")
 
     row.get_by_role("link", name="acme/accelerator").click()
