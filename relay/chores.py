@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 from sqlalchemy import Engine
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 from relay.errors import RelayError
 from relay.github.reads import Reader
@@ -124,8 +124,8 @@ def step(engine: Engine, found: list[Chore], now: float) -> list[str]:
         error, after = None, None
         try:
             after = chore.run(memory, now)
-        except OperationalError:
-            raise
+        except (OperationalError, InterfaceError):
+            raise  # the database, not the chore: of a connection that is gone drivers say the one or the other
         except RelayError as exc:
             error = str(exc)
             log.warning("chore failed", chore=chore.name, error=error)

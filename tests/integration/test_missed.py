@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 import time
 
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select, text
+from sqlalchemy.exc import InterfaceError, OperationalError
 
+from relay.chores import Chore, _repeat
 from relay.demo.webhook import sign
 from relay.services import reconciling
 from relay.settings import Settings
@@ -77,3 +80,22 @@ def test_without_an_app_there_is_nobody_to_ask(tmp_path):
     with TestClient(made):
         assert made.state.missed._thread is None
     made.state.engine.dispose()
+
+
+@pytest.mark.parametrize("kind", [OperationalError, InterfaceError])
+def test_a_look_that_the_lost_database_cut_short_is_made_again_at_once(app, kind):
+    engine, stop, looks = app.state.engine, threading.Event(), []
+
+    def look(memory, now):
+        looks.append(now)
+        if len(looks) == 1:
+            raise kind("select 1", None, Exception("the connection is gone"))
+        stop.set()
+        return memory
+
+    reconciling.ask_soon(engine, time.time())
+    repeating = threading.Thread(target=_repeat, args=(engine, [Chore(reconciling.CHORE, 300.0, look)], stop))
+    repeating.start()
+    repeating.join(60)
+    stop.set()
+    assert len(looks) == 2
