@@ -88,6 +88,17 @@ def test_a_new_relay_asks_for_nothing_that_is_older_than_itself(engine, world):
     assert memory["until"] > 0
 
 
+def test_a_look_by_a_clock_that_was_ahead_hides_nothing_that_was_lost_after_it(engine, world):
+    now = time.time() + 120
+    make_delivery(engine, received_at=now - 7200)
+    memory = look(engine, world, {}, now + 3600)  # the clock is an hour ahead
+    assert memory["until"] > now
+    lose(world, "lost")
+    memory = look(engine, world, memory, now)  # and right again
+    assert set(rows(engine)) == {"lost"}
+    assert memory["until"] <= now
+
+
 def test_a_chore_is_done_by_one_of_those_who_are_there(engine):
     with engine.begin() as conn:
         assert chores.claim(conn, "x", 100.0, 60.0) == {}
