@@ -36,6 +36,8 @@ OTHER_AGE_S = 3 * 86400.0
 RENAMES = 3
 """A repository that is somewhere else each time it is looked for is not followed for ever."""
 
+DASHBOARD = frozenset({"hud", "hud_recheck"})
+"""Kinds of effects that go to the dashboard; all others go to GitHub."""
 _HUD_REFUSALS = frozenset({400, 413, 422})
 """Only these say that the row itself is wrong; any other answer of the dashboard is our trouble, and the row waits."""
 
@@ -119,7 +121,7 @@ def _judge(kind: Kind, reply: Reply) -> tuple[str, bool, bool]:
     if reply.foreign or 200 <= status < 300:
         # whoever answered was not asked, or said something else than what was: perhaps it was done all the same
         return "unexpected-answer", True, reply.reached
-    if kind == "hud":
+    if kind in DASHBOARD:
         if status in _HUD_REFUSALS:
             return "refused", False, False
         return ("credentials" if status in (401, 403) else "unexpected-answer"), True, False

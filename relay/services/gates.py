@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine
 
 from relay.domain.circuit import OPEN, Gate, close, gate, key_of, owner_of
 from relay.domain.facts import RepositoryFact
-from relay.domain.retry import MAX_AGE_S, OTHER_AGE_S, Moved, Reply
+from relay.domain.retry import DASHBOARD, MAX_AGE_S, OTHER_AGE_S, Moved, Reply
 from relay.errors import Conflict
 from relay.store import circuits, outbox, outbox_ops, repositories
 from relay.store.db import reading
@@ -21,7 +21,7 @@ REVIVED = ("not-installed", "installation-suspended", "permission-missing")
 
 
 def on_github(kind: str) -> bool:
-    return kind not in ("hud", "hud_recheck")
+    return kind not in DASHBOARD
 
 
 def look(conn: Connection, targets: Iterable[str], now: float) -> dict[str, Gate]:

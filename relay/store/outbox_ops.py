@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, exists, func, or_, select, update
 
+from relay.domain.retry import DASHBOARD
 from relay.errors import Conflict, NotFound
 from relay.store.outbox import CLAIM_S, get
 from relay.store.schema import dispatch, outbox
@@ -117,7 +118,7 @@ OUTAGE = ("not-sent", "no-answer", "server-error", "unexpected-answer", "credent
 def _waits_out(hud: bool, now: float) -> ColumnElement[bool]:
     """Effects that back off because the other side (the dashboard, else GitHub) was away. What is under way has no
     error."""
-    side = outbox.c.kind == "hud" if hud else outbox.c.kind != "hud"
+    side = outbox.c.kind.in_(DASHBOARD) if hud else outbox.c.kind.not_in(DASHBOARD)
     away = or_(*(outbox.c.last_error.startswith(f"{code}:") for code in OUTAGE))
     return and_(outbox.c.state == "due", outbox.c.not_before > now, side, away)
 
