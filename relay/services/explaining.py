@@ -17,7 +17,7 @@ from relay.services.advising import Desks, past_of
 from relay.services.device_configs import load_device
 from relay.services.exploring import learn
 from relay.settings import Settings
-from relay.store import agents, plans, results, trunk
+from relay.store import agents, chores, plans, results, trunk
 from relay.store.db import reading
 from relay.store.schema import dispatch
 from selector.agents.configuring import Device, propose_edits
@@ -37,7 +37,10 @@ RUNS = 5
 def causes(engine: Engine, settings: Settings, memory: dict[str, Any], now: float) -> dict[str, Any]:
     """Asks about the failures of runs that got their verdict since the last time, oldest first; one run a look.
     ``memory``: {"after": when the last one that was looked at closed}."""
-    after = max(float(memory.get("after") or 0.0), now - LOOKED_BACK_S)
+    known = chores.past(memory, "after", now)
+    if known is None and "after" in memory:
+        known = now  # what closed by a clock that was ahead has been asked about
+    after = max(known or 0.0, now - LOOKED_BACK_S)
     with reading(engine) as conn:
         rows = conn.execute(
             select(dispatch)

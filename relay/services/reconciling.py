@@ -57,10 +57,8 @@ def reconcile(
     """Looks at the deliveries since the last look, and asks for those that are not here. -> what the next look should
     know: ``until`` (all before was looked at), and the place to go on from where there was too much for one look.
     Unavailable."""
-    known_until = float(memory.get("until", float("inf")))
-    if known_until > now:
-        # there was no look yet, or the clock was ahead at the last one: what came since then is older than it says
-        known_until = _beginning(engine, now)
+    until = chores.past(memory, "until", now)
+    known_until = until if until is not None else _beginning(engine, now)
     bound = max(known_until - OVERLAP_S, now - HORIZON_S)
     cursor: str | None = memory.get("cursor")
     reach = float(memory.get("reach", now - grace_s)) if cursor else now - grace_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Connection, Row, select, update
@@ -19,6 +20,13 @@ def claim(conn: Connection, name: str, now: float, every_s: float) -> dict[str, 
     )
     row = conn.execute(taken).one_or_none()
     return dict(row.memory) if row is not None else None
+
+
+def past(memory: Mapping[str, Any], key: str, now: float) -> float | None:
+    """A time that a chore remembers. None where there is none, or it is later than ``now``: a clock that was ahead
+    wrote it, and whoever went by it would pass over all that comes until then."""
+    found = memory.get(key)
+    return float(found) if found is not None and float(found) <= now else None
 
 
 def finish(conn: Connection, name: str, now: float, *, memory: dict[str, Any] | None, error: str | None) -> None:

@@ -295,6 +295,8 @@ def test_the_cause_of_a_failure_is_noted_beside_the_verdict(engine, settings, qu
         memory = explaining.causes(engine, told, {}, time.time())
         assert explaining.causes(engine, told, memory, time.time()) == memory
         assert len(server.asked) == 1, "each run once"
+        now = time.time()
+        assert explaining.causes(engine, told, {"after": now + 3600}, now) == {"after": now}, "the clock was ahead"
     assert f"{lab.ORDER} (the log)" in server.asked[0].prompt
     assert KEY not in server.asked[0].text
     (kept,) = rows(engine, agent_run)

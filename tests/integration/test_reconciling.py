@@ -9,14 +9,15 @@ import httpx2
 import pytest
 from factories import make_delivery, make_run
 from outbound_servers import local_github
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from relay.services import reconciling, tidying
 from relay.services.readers import make_reader
 from relay.settings import Settings
-from relay.store import chores, deliveries
+from relay.store import chores, deliveries, outbox, outbox_ops
 from relay.store.db import reading
 from relay.store.schema import delivery, redelivery
+from relay.store.schema import outbox as effect
 
 DAY = 86400.0
 NOWHERE = "http://127.0.0.1:9/github/webhook"
@@ -107,6 +108,24 @@ def test_a_chore_is_done_by_one_of_those_who_are_there(engine):
         assert chores.claim(conn, "x", 159.0, 60.0) is None
         chores.make_due(conn, "x", 159.0)
         assert chores.claim(conn, "x", 159.0, 60.0) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("memory", "known"), [({}, None), ({"at": 90}, 90.0), ({"at": 100.0}, 100.0), ({"at": 101.0}, None)]
+)
+def test_a_time_to_come_is_no_memory(memory, known):
+    assert chores.past(memory, "at", 100.0) == known
+
+
+@pytest.mark.parametrize(
+    ("kind", "dashboard"), [("hud", True), ("hud_recheck", True), ("check_run", False), ("recheck", False)]
+)
+def test_which_side_an_effect_waits_for(engine, kind, dashboard):
+    with engine.begin() as conn:
+        outbox.enqueue_all(conn, [outbox.request("key", kind, "stream", "target", {}, now=100.0)])
+        conn.execute(update(effect).values(not_before=200.0, last_error="server-error: HTTP 502"))
+        assert outbox_ops.any_waits_out(conn, dashboard, 150.0)
+        assert not outbox_ops.any_waits_out(conn, not dashboard, 150.0)
 
 
 @pytest.mark.both_databases
