@@ -17,6 +17,7 @@ from relay.errors import NotFound
 from relay.mirror.git import GitTree
 from relay.services import caches, exploring, nights, trunk_runs
 from relay.services.device_configs import DeviceConfigs, load_device
+from relay.services.sharding import shard_spec
 from relay.services.traces import drop_pieces, drop_table, keep_table, pieces, read_table
 from relay.services.upgrades import CLOSED, RUNTIME, torch_number
 from relay.services.upstream import mirror
@@ -29,7 +30,7 @@ from selector.discover import Impact, take
 from selector.discover.fingerprints import Prints
 from selector.discover.inventory import is_inventoried
 from selector.discover.traced import Followed, Trace, TraceError, joined, minor
-from selector.model import Mode, OpDatabase, PlannedTest, ShardSpec, Side, TestId
+from selector.model import Mode, OpDatabase, PlannedTest, Side, TestId
 from selector.opdb import from_value
 from selector.pipeline import lifts_of
 from selector.plan.following import current, due
@@ -154,8 +155,12 @@ def _asked(engine: Engine, settings: Settings, memory: Memory, now: float) -> Me
         PlannedTest(one.test, Mode.MANDATORY_SUCCESS, 0.0, takes, ("trace",), device.configs.rule(one.test).source)
         for one, takes in chosen
     ]
+    runtime: dict[str, Any] = {"kind": RUNTIME, "torch": torch, "files": []}
     specs = [
-        _spec(settings.device, part, commit, torch, device, look)
+        {
+            **shard_spec(settings.device, commit, runtime, device, [str(t) for t in part.tests], part.est_seconds, {}),
+            "follow": {str(test): look.print(test) for test in part.tests},
+        }
         for part in pack(planned, len(alive), settings.shard_seconds)
     ]
     apart = SPARE * settings.shard_seconds / max(len(alive), 1)
@@ -187,20 +192,3 @@ class _Look:
     def print(self, test: TestId) -> str:
         """KeyError for a test that is not there."""
         return self._prints.own(test).deep
-
-
-def _spec(
-    device_name: str, part: ShardSpec, commit: str, torch: str, device: DeviceConfigs, look: _Look
-) -> dict[str, Any]:
-    return {
-        "device": device_name,
-        "commit": commit,
-        "runtime": {"kind": RUNTIME, "torch": torch, "files": []},
-        "capability": device.capability_text,
-        "configs": [{"name": c.name, "text": c.text} for c in device.texts],
-        "tests": [str(test) for test in part.tests],
-        "ops": {},
-        "variants": None,
-        "follow": {str(test): look.print(test) for test in part.tests},
-        "est_seconds": part.est_seconds,
-    }

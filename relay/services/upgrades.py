@@ -21,6 +21,7 @@ from relay.mirror.git import GitTree
 from relay.services import caches, nights, trunk_runs
 from relay.services.device_configs import DeviceConfigs, load_device
 from relay.services.keeping import kept
+from relay.services.sharding import shard_spec
 from relay.services.upgrading import Release, report
 from relay.services.upstream import mirror
 from relay.settings import Settings
@@ -28,6 +29,7 @@ from relay.store import bisections, upgrade_changes, upgrades, workers
 from relay.store.db import reading
 from relay.store.schema import shard, upgrade
 from selector.discover.inventory import is_inventoried
+from selector.discover.traced import minor
 from selector.errors import SelectorError
 from selector.model import OpDatabase, TestId
 from selector.opdb import from_value
@@ -149,15 +151,16 @@ def _torch_for(tree: GitTree, able: set[str], name: str, *, exact: bool, notes: 
         version = tree.read("version.txt").decode("ascii", "replace").strip()
     except KeyError:
         version = ""
-    minor = ".".join(version.split(".")[:2])
-    same = sorted((torch for torch in able if ".".join(torch.split(".")[:2]) == minor), key=torch_number)
+    same = sorted((torch for torch in able if minor(torch) == minor(version)), key=torch_number)
     if same:
         return same[-1]
     if not able:
         notes.append(f"{name}: no worker is alive; it is compared, not run")
         return None
     if exact and version:
-        notes.append(f"{name}: no live worker has torch {minor} (there is {', '.join(sorted(able))}); it is not run")
+        notes.append(
+            f"{name}: no live worker has torch {minor(version)} (there is {', '.join(sorted(able))}); it is not run"
+        )
         return None
     newest = max(able, key=torch_number)
     notes.append(f"{name}: its tests run on torch {newest}, no worker has {version or 'its own'}")
@@ -194,34 +197,13 @@ def _request(
             tests = [name for name in names.values() if name]
             ops = {name: value["plan"]["ops"][t] for t, name in names.items() if name and t in value["plan"]["ops"]}
             if tests:
-                specs.append(_spec(row.device, commit, str(torch), device, tests, ops, part["seconds"]))
+                runtime = {"kind": RUNTIME, "torch": str(torch), "files": []}
+                specs.append(shard_spec(row.device, commit, runtime, device, tests, part["seconds"], ops))
         if specs:
             why = f"{row.night or 'upgrade'} {row.id} {side}"
             run = trunk_runs.request(conn, settings, specs, commit, now, why=why)
             asked[side] = {"run": run, "torch": torch, "tests": sum(len(spec["tests"]) for spec in specs)}
     return asked
-
-
-def _spec(
-    device_name: str,
-    commit: str,
-    torch: str,
-    device: DeviceConfigs,
-    tests: list[str],
-    ops: dict[str, list[str]],
-    seconds: float,
-) -> dict[str, Any]:
-    return {
-        "device": device_name,
-        "commit": commit,
-        "runtime": {"kind": RUNTIME, "torch": torch, "files": []},
-        "capability": device.capability_text,
-        "configs": [{"name": c.name, "text": c.text} for c in device.texts],
-        "tests": tests,
-        "ops": ops,
-        "variants": None,
-        "est_seconds": seconds,
-    }
 
 
 def _was(value: Mapping[str, Any]) -> dict[str, str]:
