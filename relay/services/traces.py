@@ -8,7 +8,6 @@ and a worker speaks of the tests that it was leased, of sources of torch, and of
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
@@ -22,7 +21,7 @@ from relay.services import handed_in, leasing
 from relay.settings import Settings
 from relay.store import chores
 from relay.store.db import reading
-from selector.discover.traced import Trace, TraceError, minor
+from selector.discover.traced import Trace, TraceError, is_name, is_source, minor
 
 log = structlog.get_logger(__name__)
 CHORE = "traces"
@@ -31,8 +30,6 @@ MAX_BYTES = 16 << 20
 MAX_UNPACKED = 256 << 20
 MOST_NAMES = 200_000
 """Functions and operators of one shard."""
-PATH = re.compile(r"torch/[\w./+-]{1,240}\.py")
-LONGEST = 300
 HINT = "docs/worker-api.md says what a trace holds"
 
 
@@ -71,7 +68,7 @@ def _wrong(found: Trace, spec: Mapping[str, Any]) -> Iterator[str]:
         yield "a test and op entry stands there twice"
     if any(unit.test not in found.tests for unit in found.units):
         yield "a test ran something and was not followed"
-    if any(unit.op is not None and not _is_name(unit.op, 128) for unit in found.units):
+    if any(unit.op is not None and not is_name(unit.op, 128) for unit in found.units):
         yield "an op entry without a name"
     if any(unit.seconds > 86400 for unit in found.units):
         yield "a test that took more than a day"
@@ -79,14 +76,10 @@ def _wrong(found: Trace, spec: Mapping[str, Any]) -> Iterator[str]:
     if count > MOST_NAMES:
         yield f"{count} functions and operators, at most {MOST_NAMES} are taken"
     for path, names in found.functions.items():
-        if PATH.fullmatch(path) is None or ".." in path:
+        if not is_source(path):
             yield f"{path[:200]!r} is no source of torch"
-        yield from (f"{path}: {name[:80]!r} is no name" for name in names if not _is_name(name, LONGEST))
-    yield from (f"{op[:80]!r} is no operator" for op in found.ops if not _is_name(op, 128))
-
-
-def _is_name(text: str, longest: int) -> bool:
-    return 0 < len(text) <= longest and text.isprintable()
+        yield from (f"{path}: {name[:80]!r} is no name" for name in names if not is_name(name))
+    yield from (f"{op[:80]!r} is no operator" for op in found.ops if not is_name(op, 128))
 
 
 def pieces(store: Artifacts, rows: list[Row[Any]]) -> Iterator[tuple[Row[Any], Trace]]:

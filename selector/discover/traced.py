@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,21 @@ MAX_BYTES = 1 << 30
 """of a table when it is unpacked"""
 WHOLE = 0.8
 """Part of the device's tests of which a table must know, before what it saw says that a change needs nothing more."""
+
+
+PATH = re.compile(r"torch/[\w./+-]{1,240}\.py")
+LONGEST = 300
+"""characters of a function's or operator's name"""
+
+
+def is_source(path: str) -> bool:
+    """Whether a table may speak of this file: Python of torch's own."""
+    return PATH.fullmatch(path) is not None and ".." not in path
+
+
+def is_name(text: object, longest: int = LONGEST) -> bool:
+    """Whether it may stand in a table as the name of a function or an operator."""
+    return isinstance(text, str) and 0 < len(text) <= longest and text.isprintable()
 
 
 class TraceError(SelectorError):
@@ -119,6 +135,52 @@ class Trace:
         except ValueError as exc:
             raise TraceError(f"the trace: {exc}", hint) from exc
         return cls(file.torch, units, file.functions, file.ops, tests, file.of)
+
+
+class Gathering:
+    """What variants ran, one after the other, put together by test and op entry."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[tuple[TestId, str | None], float] = {}
+        self._functions: dict[str, dict[str, set[tuple[TestId, str | None]]]] = {}
+        self._ops: dict[str, set[tuple[TestId, str | None]]] = {}
+        self.tried: set[TestId] = set()
+        """tests of which some variant ended, however it did"""
+
+    def __len__(self) -> int:
+        return len(self._seconds)
+
+    def __contains__(self, unit: tuple[TestId, str | None]) -> bool:
+        return unit in self._seconds
+
+    def passed(
+        self, test: TestId, op: str | None, seconds: float, ran: Mapping[str, Iterable[str]], ops: Iterable[str]
+    ) -> None:
+        """A variant passed. ``ran``: path of a source -> functions; ``ops``: operators."""
+        unit = (test, op)
+        self._seconds[unit] = self._seconds.get(unit, 0.0) + seconds
+        for path, names in ran.items():
+            here = self._functions.setdefault(path, {})
+            for name in names:
+                here.setdefault(name, set()).add(unit)
+        for name in ops:
+            self._ops.setdefault(name, set()).add(unit)
+
+    def trace(self, torch: str, tests: Mapping[TestId, Followed], of: int = 0) -> Trace:
+        order = sorted(self._seconds, key=lambda unit: (unit[0], unit[1] or ""))
+        place = {unit: n for n, unit in enumerate(order)}
+
+        def places(names: Mapping[str, set[tuple[TestId, str | None]]]) -> dict[str, tuple[int, ...]]:
+            return {name: tuple(sorted(place[unit] for unit in units)) for name, units in names.items()}
+
+        return Trace(
+            torch,
+            tuple(Unit(test, op, self._seconds[test, op]) for test, op in order),
+            {path: places(names) for path, names in self._functions.items()},
+            places(self._ops),
+            tests,
+            of,
+        )
 
 
 def minor(torch: str) -> str:

@@ -13,11 +13,10 @@ from typing import Any
 
 from relay.worker import protocol
 from relay.worker.replay.kernels import record_ops
+from selector.discover.traced import LONGEST
 
 NAMES = 120
 """of a line"""
-LONGEST = 300
-"""characters of a name that is told"""
 
 
 class Tracer:
