@@ -121,6 +121,13 @@ class Relay:
         self.engine: Engine = open_engine(self.settings.database)
         self.run_id = ""
 
+    def __enter__(self) -> Relay:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.kill()
+        self.engine.dispose()
+
     def start(self) -> None:
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen([sys.executable, "-m", "relay.web"], env=self.env, stdout=log, stderr=log)

@@ -19,10 +19,11 @@ from selector.discover import DirectoryCache, Inventory, take
 from selector.discover.features import Features
 from selector.discover.imports import TESTS
 from selector.discover.inventory import is_inventoried
+from selector.discover.records import MAKES
 from selector.model import Tree
 from selector.trees import DirTree
 
-_CALL = re.compile(rb"^(?![ \t]*(?:#|def |from |import )).*\binstantiate_device_type_tests\s*\(", re.MULTILINE)
+_CALL = re.compile(rf"^(?![ \t]*(?:#|def |from |import )).*\b{MAKES}\s*\(".encode(), re.MULTILINE)
 
 _LONG_STRING = re.compile(rb'''("""|\'\'\').*?\1''', re.DOTALL)
 
@@ -87,7 +88,7 @@ def counts(inventory: Inventory, tree: Tree) -> dict[str, int]:
     calling = {
         path: sum(len(cls.instantiated) for cls in record.classes.values())
         for path, record in parsed.items()
-        if "instantiate_device_type_tests" in record.mentions
+        if MAKES in record.mentions
     }
     return {
         "files": len(records),

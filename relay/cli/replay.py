@@ -19,6 +19,7 @@ from relay.replay.recorded import read_recorded
 from relay.replay.session import Session
 from relay.replay.session import Settings as ReplaySettings
 from relay.replay.upstream import POOL_FILES, Ground
+from relay.services import advising
 from relay.settings import Settings
 from selector.plan.learned import NAME, Learned, read_ranker
 from selector.replay import catalogue
@@ -77,13 +78,10 @@ def run(given: Given, console: Console | None = None) -> int:
 
 def ask(given: Given, settings: Settings, out: Path, console: Console | None = None) -> int:
     """Asks the model of the settings about each fault that the pool reaches, and writes what it said to ``out``."""
-    if not settings.agents.url or not settings.agents.model:
-        hint = "give a relay.toml with --config, or RELAY_AGENTS__URL and RELAY_AGENTS__MODEL (docs/agents.md)"
-        raise SettingsError("relay replay ask: the settings name no model", hint)
+    asking = advising.in_force(settings, "relay replay ask")
     told = console or Console(soft_wrap=True)
-    agents = settings.agents.model_validate({**settings.agents.model_dump(), "mode": "on"})
-    answers = asked(session(given, told), settings.model_copy(update={"agents": agents}), out, given.faults)
-    told.print(f"{out}: {len(answers)} answers of {agents.model}; relay replay show --model-run takes them")
+    answers = asked(session(given, told), asking, out, given.faults)
+    told.print(f"{out}: {len(answers)} answers of {asking.agents.model}; relay replay show --model-run takes them")
     return 0
 
 

@@ -148,7 +148,8 @@ def selected_and_asked(
         before = trees.enter_context(GitTree(found.repository, change.base))
         after = trees.enter_context(GitTree(found.repository, change.head))
         kept = DirectoryCache(cache / "agents") if cache is not None else MemoryCache()
-        asked = advising.advice(_in_force(asking), change, after, device.capability, cache=kept) if asking else None
+        told = advising.in_force(asking, "--agents") if asking else None
+        asked = advising.advice(told, change, after, device.capability, cache=kept) if told else None
         selection = select(
             SelectionRequest(
                 base=before,
@@ -167,15 +168,6 @@ def selected_and_asked(
         )
         records = asked.model.journal.records if asked and asked.model else []
         return replace(selection, warnings=(*selection.warnings, *found.warnings)), records
-
-
-def _in_force(settings: Settings) -> Settings:
-    """Somebody who asks for it on a terminal looks at what comes of it, whatever a relay may do by itself."""
-    if not settings.agents.url or not settings.agents.model:
-        hint = "give a relay.toml with --config, or RELAY_AGENTS__URL and RELAY_AGENTS__MODEL (docs/agents.md)"
-        raise SettingsError("--agents: the settings name no model", hint)
-    told = settings.agents.model_validate({**settings.agents.model_dump(), "mode": "on"})
-    return settings.model_copy(update={"agents": told})
 
 
 def read_database(path: Path | None) -> OpDatabase | None:

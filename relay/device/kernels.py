@@ -224,9 +224,7 @@ def _count_device_copy(src: torch.Tensor, dst: torch.Tensor) -> None:
     key = (src.shape, src.dtype, dst.shape, dst.dtype)
     cost = _copies.get(key)
     if cost is None:
-        if len(_copies) > 4096:  # a test over thousands of shapes must not grow the process
-            _copies.clear()
-        cost = _copies[key] = METER.cost((src,), (dst,), copied=src.nbytes)
+        cost = _copies.keep(key, METER.cost((src,), (dst,), copied=src.nbytes))
     METER.add(cost)
 
 

@@ -127,6 +127,15 @@ class Memo(dict[Any, Cost]):
     """See `Meter.memo`."""
 
     __slots__ = ("__weakref__",)
+    MOST = 1024
+
+    def keep(self, key: Any, cost: Cost) -> Cost:
+        """Remembers a cost; at most MOST of them, for a test over thousands of shapes must not grow the process."""
+        if len(self) >= self.MOST:
+            self.clear()
+        self[key] = cost
+        return cost
+
     __hash__ = object.__hash__  # type: ignore[assignment]
 
 

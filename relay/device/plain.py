@@ -28,7 +28,7 @@ from relay.device.memory import (
     raise_if_out_of_memory,
     refuse_layout,
 )
-from relay.device.meter import METER, Cost
+from relay.device.meter import METER, Cost, Memo
 from relay.device.plan import Kernel, Plan
 from relay.device.policy import CURRENT
 
@@ -37,7 +37,6 @@ _Tensor = torch.Tensor
 _strided = torch.strided
 _NUMBERS = (bool, int, float, complex)
 _same_memory = torch._C._is_alias_of
-_MOST = 1024  # costs remembered an operator
 
 
 def kernel_for(plan: Plan, general: General) -> Kernel:
@@ -153,9 +152,7 @@ def _several(plan: Plan, general: General) -> Kernel:
         key = tuple([part for tensor in (*inputs, *made) for part in (tensor.shape, tensor.dtype)])
         cost = costs.get(key)
         if cost is None:
-            if len(costs) >= _MOST:
-                costs.clear()
-            cost = costs[key] = METER.cost(inputs, made)
+            cost = costs.keep(key, METER.cost(inputs, made))
         METER.add(cost)
         if writes_first or isinstance(result, _Tensor):
             return outputs[0]
@@ -209,7 +206,7 @@ def _overlap(args: Sequence[Any]) -> bool:
     return any(isinstance(other, _Tensor) and _same_memory(args[0], other) for other in args[1:])
 
 
-def _cost(plan: Plan, costs: dict[Any, Cost], key: tuple[Any, ...], args: Sequence[Any], result: torch.Tensor) -> Cost:
+def _cost(plan: Plan, costs: Memo, key: tuple[Any, ...], args: Sequence[Any], result: torch.Tensor) -> Cost:
     """The cost of a kernel that ran for the first time over these sizes and dtypes; what the policy has against its
     result is said here, for an equal one has been let through."""
     try:
@@ -219,10 +216,7 @@ def _cost(plan: Plan, costs: dict[Any, Cost], key: tuple[Any, ...], args: Sequen
         raise
     inputs = [value for value in args if isinstance(value, _Tensor) and not value.is_cpu]
     macs = numerics.multiply_adds(plan.name, inputs, (result,)) if plan.multiplies else 0
-    if len(costs) >= _MOST:  # a test over thousands of shapes must not grow the process
-        costs.clear()
-    cost = costs[key] = METER.cost(inputs, (result,), macs)
-    return cost
+    return costs.keep(key, METER.cost(inputs, (result,), macs))
 
 
 def _adopted(plan: Plan, result: torch.Tensor) -> torch.Tensor:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from relay.device.errors import UnsupportedDtype
 from relay.device.machine import Machine
+
+if TYPE_CHECKING:
+    from relay.device.meter import Memo
 
 
 class CapabilityLike(Protocol):
@@ -78,7 +81,7 @@ class Policy:
     round_float16: bool = False
     int64_as_int32: bool = False
     machine: Machine = field(default_factory=Machine)
-    costs: dict[Any, dict[Any, Any]] = field(default_factory=dict, init=False, repr=False)
+    costs: dict[Any, Memo] = field(default_factory=dict, init=False, repr=False)
     """Of operators that it serves as they are: what they cost, by sizes and dtypes (`relay.device.plain`)."""
     _dtype_ok: dict[object, bool] = field(default_factory=dict, init=False, repr=False)
 
@@ -152,7 +155,7 @@ class _Current:
 
     def put(self, policy: Policy) -> None:
         self.policy = policy
-        self.costs: dict[Any, dict[Any, Any]] = {} if self.one_way else policy.costs
+        self.costs: dict[Any, Memo] = {} if self.one_way else policy.costs
 
 
 CURRENT = _Current()

@@ -55,7 +55,7 @@ def _ask(replay: Session, settings: Settings, fault: Fault) -> tuple[Recorded | 
     codes = sorted({record.code for record in records})
     if not set(codes) <= {"agent-answered", "agent-cached"}:
         return None, ", ".join(codes)
-    usd = sum(record.used.usd for record in records)
-    waited = sum(record.used.seconds for record in records) if records else 0.0
+    usd = sum((record.used.usd for record in records), 0.0)
+    waited = sum((record.used.seconds for record in records), 0.0)
     said = Recorded(noting.suspected, noting.dropped, usd, waited, settings.agents.model)
     return said, f"{len(records)} questions, {time.monotonic() - began:.1f} s"

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from relay.agents.endpoint import connector, name_of, need_library
 from relay.agents.secrets import known_secrets
-from relay.errors import RelayError
+from relay.errors import RelayError, SettingsError
 from relay.services import caches
 from relay.services.exploring import Learned
 from relay.settings import Settings
@@ -61,6 +61,16 @@ class Advice:
         if self.model is not None:
             records = self.model.journal.records
             agents.add(conn, records, dispatch_id=dispatch_id, device=device, in_force=self.in_force, now=now)
+
+
+def in_force(settings: Settings, who: str) -> Settings:
+    """The settings for somebody (``who``, for the message) who asks for a model on a terminal and looks at what comes
+    of it, whatever a relay may do by itself. SettingsError where they name none."""
+    told = settings.agents
+    if not told.url or not told.model:
+        hint = "give a relay.toml with --config, or RELAY_AGENTS__URL and RELAY_AGENTS__MODEL (docs/agents.md)"
+        raise SettingsError(f"{who}: the settings name no model", hint)
+    return settings.model_copy(update={"agents": told.model_validate({**told.model_dump(), "mode": "on"})})
 
 
 class Desks:

@@ -12,6 +12,7 @@ from selector.discover import literals, programs
 from selector.discover.classes import PARAMETRIZED, Function, class_record
 from selector.discover.normal import Names, body_without_docstring, digest, fingerprint, tests_in
 from selector.discover.records import (
+    MAKES,
     MODULE,
     UNKNOWN,
     FileRecord,
@@ -28,7 +29,6 @@ MAX_BYTES = 8_000_000
 
 Loops = dict[str, list[str]]
 """variable of a surrounding ``for`` -> the names it runs over"""
-_DEVICE = "instantiate_device_type_tests"
 _MAKES = re.compile(rb"\bsetattr\(|\b(?:globals|locals|vars)\(\)\[|\btype\(|^ +class \w*[Tt]est", re.MULTILINE)
 """text without which no function of a file can make tests"""
 _SOFT = frozenset({"skips", "decorators"})
@@ -94,7 +94,7 @@ class _File:
         elif isinstance(node, ast.Import | ast.ImportFrom):
             self.imported(node)
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            if literals.dotted(node.value.func).rpartition(".")[2] in (_DEVICE, PARAMETRIZED):
+            if literals.dotted(node.value.func).rpartition(".")[2] in (MAKES, PARAMETRIZED):
                 calls.append((node.value, loops))
             else:
                 self.loose.append(node)
@@ -331,7 +331,7 @@ def _top(body: list[ast.stmt], loops: Loops) -> Iterator[tuple[ast.stmt, Loops]]
 def _instantiates(node: ast.stmt) -> bool:
     if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
         return False
-    return literals.dotted(node.value.func).rpartition(".")[2] in (_DEVICE, PARAMETRIZED)
+    return literals.dotted(node.value.func).rpartition(".")[2] in (MAKES, PARAMETRIZED)
 
 
 def _is_main(node: ast.If) -> bool:

@@ -14,6 +14,8 @@ from typing import Any, Literal, NamedTuple
 # Part of every cache key: change it when a record or the hash changes its meaning. Syntax trees differ by interpreter.
 FORMAT = f"inv6-py{sys.version_info[0]}.{sys.version_info[1]}"
 
+MAKES = "instantiate_device_type_tests"
+"""what upstream calls to make a test class for each device type"""
 MODULE = "<module>"
 """the symbol of a file's loose statements (loops that make tests, calls); every test of the file reaches it"""
 UNKNOWN = "?"

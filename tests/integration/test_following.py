@@ -358,10 +358,8 @@ def remember(engine, memory) -> None:
 
 @pytest.fixture
 def web(tmp_path: Path) -> Iterator[Relay]:
-    server = Relay(tmp_path)
-    yield server
-    server.kill()
-    server.engine.dispose()
+    with Relay(tmp_path) as server:
+        yield server
 
 
 @pytest.mark.torch

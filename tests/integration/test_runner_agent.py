@@ -26,10 +26,8 @@ pytestmark = pytest.mark.torch
 
 @pytest.fixture
 def web(tmp_path: Path) -> Iterator[Relay]:
-    server = Relay(tmp_path)
-    yield server
-    server.kill()
-    server.engine.dispose()
+    with Relay(tmp_path) as server:
+        yield server
 
 
 def test_a_shard_from_lease_to_completion(web: Relay) -> None:

@@ -24,11 +24,9 @@ NO_DISK_HAS_MB = 1 << 40
 
 @pytest.fixture
 def web(tmp_path: Path) -> Iterator[Relay]:
-    server = Relay(tmp_path)
-    server.config.folder.mkdir()
-    yield server
-    server.kill()
-    server.engine.dispose()
+    with Relay(tmp_path) as server:
+        server.config.folder.mkdir()
+        yield server
 
 
 def told(web: Relay, page: str) -> dict:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from selector.discover.family import Place
-from selector.discover.records import UNKNOWN
+from selector.discover.records import MAKES, UNKNOWN
 from selector.triage.backends import category_of
 from selector.triage.features import GPU
 from selector.triage.subject import Opinion, Ruling, Subject
 
-MAKES = "instantiate_device_type_tests"
 CODES = ("no-device", "plain-other-device", "plain-device", "mixin", "template", "imported-elsewhere")
 
 

@@ -11,8 +11,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed: nothing of the emulated device is tested here")
 
 import relay.device as device  # noqa: E402
-from relay.device import plain, plan  # noqa: E402
+from relay.device import plan  # noqa: E402
 from relay.device.machine import Machine  # noqa: E402
+from relay.device.meter import Memo  # noqa: E402
 from relay.device.policy import CURRENT  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -149,7 +150,7 @@ def test_another_machine_costs_anew() -> None:
 
 
 def test_sizes_without_end_do_not_grow_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain, "_MOST", 8)
+    monkeypatch.setattr(Memo, "MOST", 8)
     x = torch.ones(64, device="spyre")
     for n in range(1, 40):
         torch.lgamma(x[:n])
