@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+import queue
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,6 +36,24 @@ def stand_behind(nice: int) -> None:
     os.nice(nice)
     with suppress(OSError):  # Linux may share cores between sessions first, and then between a session's processes
         Path("/proc/self/autogroup").write_text(str(nice), encoding="ascii")
+
+
+def on_signals(numbers: Iterable[int], call: Callable[[], None]) -> None:
+    """Has a thread call ``call`` at each of these signals; for the main thread.
+
+    A handler runs between any two steps of the main thread, which may just hold the lock that ``Event.set`` takes (it
+    does, for a moment of each ``Event.wait``), and would then wait for itself for ever. ``SimpleQueue.put`` is what the
+    standard library gives for that place."""
+    came: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def heed() -> None:
+        while True:
+            came.get()
+            call()
+
+    threading.Thread(target=heed, name="signals", daemon=True).start()
+    for number in numbers:
+        signal.signal(number, lambda number, _: came.put(number))
 
 
 def _begin(nice: int) -> None:

@@ -18,6 +18,7 @@ from sqlalchemy.exc import OperationalError as DatabaseError
 
 from relay import alive, chores
 from relay.logs import setup as setup_logs
+from relay.procs import on_signals
 from relay.queue import engines
 from relay.queue.app import make_app
 from relay.queue.names import OUTBOX
@@ -184,8 +185,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
 def main() -> None:
     setup_logs("pump")
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    on_signals((signal.SIGTERM, signal.SIGINT), stop.set)
     settings = load()
     follow(settings, stop)
     run(settings, stop)

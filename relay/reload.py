@@ -11,6 +11,7 @@ from pathlib import Path
 import structlog
 
 from relay.errors import SettingsError
+from relay.procs import on_signals
 from relay.settings import Settings, load
 
 log = structlog.get_logger(__name__)
@@ -76,7 +77,7 @@ def follow(settings: Settings, stop: threading.Event | None = None) -> None:
         return
     reloader = Reloader(settings, Path(name))
     asked, end = threading.Event(), stop or threading.Event()
-    signal.signal(signal.SIGHUP, lambda *_: asked.set())
+    on_signals((signal.SIGHUP,), asked.set)
 
     def run() -> None:
         while not end.is_set():

@@ -25,7 +25,7 @@ from sqlalchemy import Engine
 
 from relay import broker
 from relay.errors import SettingsError
-from relay.procs import Child, Supervisor
+from relay.procs import Child, Supervisor, on_signals
 from relay.queue import engines
 from relay.queue.names import OUTBOX, ROUTE, SELECT
 from relay.services import allowlists, providers
@@ -204,8 +204,7 @@ def up(settings: Settings, config: str | None, worker: bool = True) -> None:
     no file. SettingsError, ConfigError, AllowlistError."""
     check(settings, worker)
     relay = Up(settings.model_copy(update={"port": check_port(settings)}), config, worker)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: relay.stop.set())
+    on_signals((signal.SIGTERM, signal.SIGINT), relay.stop.set)
     with alone(settings.data_dir):
         try:
             relay.start()

@@ -89,3 +89,27 @@ def test_children_die_when_the_supervisor_is_killed(tmp_path):
     parent.kill()
     parent.wait()
     wait(lambda: not alive(below))
+
+
+WAITS = """
+import signal, threading
+from relay.procs import on_signals
+stop = threading.Event()
+on_signals([signal.SIGTERM, signal.SIGINT], stop.set)
+print("up", flush=True)
+while not stop.wait(0):  # nearly always in the middle of a wait
+    pass
+"""
+
+
+def test_a_signal_in_the_middle_of_a_wait_ends_it(tmp_path):
+    for attempt in range(12):  # with a handler that sets the event itself, every second one hangs
+        waits = subprocess.Popen([sys.executable, "-c", WAITS], stdout=subprocess.PIPE)
+        try:
+            waits.stdout.readline()
+            time.sleep(0.0003 * attempt)
+            waits.send_signal((signal.SIGTERM, signal.SIGINT)[attempt % 2])
+            assert waits.wait(30) == 0
+        finally:
+            waits.kill()
+            waits.communicate()
