@@ -53,6 +53,7 @@ def main(job: Job, pipes: Pipes, alone: bool) -> int:
     collected = Collected(reuse)
     loop = _Loop(job, pipes, reuse, say, alone, collected, progress)
     stacks.remember_frames_without_module()
+    stacks.keep_no_stacks_of_calls_put_off()
     gc.disable()  # millions of objects come, and none of them goes
     code = pytest.main(arguments(job.tree, ini, job.files), plugins=[progress, collected, loop])
     # a file that ends the session (sys.exit, KeyboardInterrupt at import) never gets to the loop: the supervisor sees
