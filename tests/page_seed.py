@@ -27,9 +27,11 @@ SMALL = Size(runs=400, worker_runs=60, backends=40, results=24_000, tests=600, d
 
 @dataclass(frozen=True)
 class Seeded:
-    """Where to look: a run with results, a run in progress, a pull request, a test, a backend, a pair of releases."""
+    """Where to look: a run with results, the log of one of its failures, a run in progress, a pull request, a test, a
+    backend, a pair of releases."""
 
     run: str
+    log: str
     open_run: str
     pr: int
     test: str
@@ -105,6 +107,7 @@ def _tables(runs: Runs) -> Iterator[tuple[Table, Iterable[dict[str, Any]]]]:
     yield schema.shard, runs.shards
     yield schema.result, runs.results()
     yield schema.log_tail, runs.tails
+    yield schema.log_piece, runs.logs
     yield schema.decision, runs.decisions()
     yield schema.outbox, around.effects()
     yield schema.hud_row, around.hud_rows()
@@ -120,6 +123,7 @@ def _seeded(runs: Runs) -> Seeded:
     done = [row for row in runs.ours if row["conclusion"] == "failure"]
     return Seeded(
         run=done[-1]["id"],
+        log=f"/run/{done[-1]['id']}/log/{runs.failing_shard(done[-1])}",
         open_run=next(row["id"] for row in runs.ours if row["state"] == "running"),
         pr=done[-1]["pr_number"],
         test=runs.tests[0],

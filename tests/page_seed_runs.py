@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import page_seed_logs
+
 from relay.artifacts import Artifacts
 from relay.services import log_tails
 from selector.model import Cause, Conclusion, Outcome, TestId, Verdict
@@ -45,6 +47,7 @@ class Runs:
     def __init__(self, size: Size, now: float, draw: random.Random, store: Artifacts | None) -> None:
         self.size, self.now, self.draw, self.store = size, now, draw, store
         self.tails: list[dict[str, Any]] = []
+        self.logs: list[dict[str, Any]] = []
         self.backends = ["torch-spyre/torch-spyre"] + [
             f"lab-{n:03}/accelerator-{n:03}" for n in range(size.backends - 1)
         ]
@@ -249,8 +252,12 @@ class Runs:
             for line in self._lines(n, row):
                 shards.setdefault(line["shard_id"], []).append(line)
             for shard_id, lines in shards.items():
+                at = row["created_at"] + 60
+                if self.store is not None:
+                    lines, log = page_seed_logs.shard_log(lines)
+                    self.logs += page_seed_logs.keep(self.store, shard_id, 1, log, at)
                 for start in range(0, len(lines), 50):
-                    for told in self._reported(shard_id, lines[start : start + 50], row["created_at"] + 60):
+                    for told in self._reported(shard_id, lines[start : start + 50], at):
                         id += 1
                         yield {"id": id, **told}
 
@@ -268,6 +275,12 @@ class Runs:
         if bad and (n + k) % 389 == 9:
             return "error"
         return "self_skipped" if k % 25 == 3 else "xfailed" if k % 50 == 4 else "passed"
+
+    def failing_shard(self, row: dict[str, Any]) -> str:
+        """A shard of a failed run that has a failure, and so a log."""
+        n = self.ours.index(row)
+        bad = next(k for k in range(self.per_run) if self._outcome(n, k, True) in ("failed", "error"))
+        return f"{n:024x}{bad % 8:08x}"
 
     def _variant(self, n: int, k: int) -> str:
         return f"{self.test(n, k % 60).rpartition('::')[2]}_{k:05}_spyre_float32"

@@ -51,6 +51,18 @@ HIDDEN = """() => [...document.querySelectorAll('main .scroll')]
   .filter((e) => e.getClientRects().length && e.scrollWidth > e.clientWidth + 1 && !e.querySelector('table.grid'))
   .map((e) => e.textContent.trim().slice(0, 60))"""
 """Tables whose last columns nobody sees without pushing them; a grid of many jobs is meant to be pushed."""
+BROKEN = """() => { const walk = document.createTreeWalker(document.querySelector('main'), NodeFilter.SHOW_TEXT)
+  const range = document.createRange(), found = []
+  for (let seen = 0; walk.nextNode() && seen < 4000;) { const text = walk.currentNode
+    if (!text.parentElement.getClientRects().length || text.parentElement.closest('.hidden, .logview, pre')) continue
+    for (const word of text.data.matchAll(/[A-Za-z0-9]{3,14}/g)) { seen += 1
+      range.setStart(text, word.index); range.setEnd(text, word.index + word[0].length)
+      const lines = [...range.getClientRects()].filter((r) => r.width > 0)
+      if (new Set(lines.map((r) => Math.round(r.top / 8))).size > 1) found.push(text.data.trim().slice(0, 60)) } }
+  return [...new Set(found)].slice(0, 5) }"""
+"""Short words that a narrow column broke in two."""
+AXE = Path(__file__).parent / "data/axe-core/axe.min.js"
+AXE_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 BARE = """() => [...document.querySelectorAll('main section')].filter((e) =>
   e.getClientRects().length && !e.classList.contains('hidden')
     && ![...e.children].some((c) => !c.matches('h2, .head')
@@ -141,6 +153,9 @@ class Tour:
     url: str
     at: Place
     shots: Path | None = None
+    axe: bool = False
+    """Whether each view is held against axe, in light and in the dark. The page's context then is one that axe may
+    work in: ``bypass_csp``."""
     faults: list[str] = field(default_factory=list)
     views: int = 0
 
@@ -161,6 +176,9 @@ class Tour:
             self.faults += [f"{name} ({look}): wider than the screen: {wide}" for wide in self._wide()]
             self.faults += [f"{name} ({look}): cut off: {cut!r}" for cut in self.page.evaluate(SPOTS)]
             self.faults += [f"{name} ({look}): has to be pushed: {cut!r}" for cut in self.page.evaluate(HIDDEN)]
+            self.faults += [f"{name} ({look}): a word is broken: {cut!r}" for cut in self.page.evaluate(BROKEN)]
+            if self.axe and look in ("light", "dark"):
+                self.faults += [f"{name} ({look}): axe: {one}" for one in axe_findings(self.page)]
             if self.shots is not None:
                 self.page.screenshot(path=self.shots / f"{name}-{look}.png", full_page=True)
         first = next(iter(LOOKS.values()))
@@ -196,6 +214,19 @@ class Tour:
         )
 
 
+def axe_findings(page: Any) -> list[str]:
+    """What axe calls serious or critical on the page that is shown."""
+    if not page.evaluate("() => 'axe' in window"):
+        page.evaluate(AXE.read_text(encoding="utf-8"))
+    result = page.evaluate("rules => axe.run(document, {runOnly: rules})", AXE_RULES)
+    assert result["passes"], "axe looked at nothing"
+    return [
+        f"{one['id']} ({one['impact']}): " + "; ".join(node["html"][:160] for node in one["nodes"][:3])
+        for one in result["violations"]
+        if one["impact"] in ("serious", "critical")
+    ]
+
+
 def pr_author(tour: Tour) -> None:
     """Was sent a link to the pull request; never heard of this device. Is it my change, and what do I do?"""
     page, at = tour.page, tour.at
@@ -223,11 +254,12 @@ def engineer(tour: Tour) -> None:
     tour.see("engineer-3-grid", at.backend)
     page.goto(f"{tour.url}/run/{at.run}?outcome=failed")
     tour.see("engineer-4-run-failed", "failed")
-    log = page.locator('a[href*="/log/"]')
-    if log.count():
-        log.first.click()
-        page.wait_for_url("**/log/**")
-        tour.see("engineer-5-log")
+    page.locator('#causes a[href*="/log/"], #results a[href*="/log/"]').first.click()
+    page.wait_for_url("**/log/**")
+    here = page.locator(".logview #at")
+    sync_api.expect(here).to_be_in_viewport()  # it opens at the failure, however much was printed before
+    sync_api.expect(here).to_have_class("hit")
+    tour.see("engineer-5-log", "where its error stands")
 
 
 def ci_owner(tour: Tour) -> None:

@@ -1,4 +1,5 @@
-"""Brings the browser's scripts from npm into ``relay/web/static/vendor`` (and axe-core into ``tests/data``), unchanged.
+"""Brings the browser's scripts from npm into ``relay/web/static/vendor`` (and what tests need into
+``tests/data``), unchanged.
 
 ``python deploy/tools/vendor_scripts.py``           the versions below
 ``python deploy/tools/vendor_scripts.py --check``   nothing is written; exit code 1 when a file differs
@@ -63,6 +64,14 @@ PACKAGES = (
         {"axe.min.js": "axe.min.js", "LICENSE": "LICENSE", "LICENSE-3RD-PARTY.txt": "LICENSE-3RD-PARTY.txt"},
         "Mozilla Public License 2.0",
         "axe-core, which tests use to look for what keeps people from reading a page; no page serves it",
+    ),
+    Package(
+        "ctrf",
+        "0.3.0",
+        DATA / "ctrf",
+        {"dist/ctrf-schema-0.0.json": "ctrf-schema-0.0.json", "LICENSE": "LICENSE"},
+        "MIT",
+        "The schema of the Common Test Report Format, against which tests hold the downloads of a run",
     ),
 )
 

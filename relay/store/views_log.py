@@ -15,6 +15,13 @@ FAILURES = 200
 """Failures of a shard that are listed beside its log."""
 
 
+def message(conn: Connection, shard_id: str, fence: int, begin: int) -> str | None:
+    """What is told of the variant whose output begins at byte ``begin`` of a lease's log."""
+    mine = (result.c.shard_id == shard_id, result.c.fence == fence, result.c.log_begin == begin)
+    found: str | None = conn.execute(select(result.c.message).where(*mine).limit(1)).scalar_one_or_none()
+    return found
+
+
 def of_shard(conn: Connection, run: str, shard_id: str, lease: int | None) -> dict[str, Any]:
     """A shard's log: its lease (``lease``, else the newest that left one), its size, and where its failures stand,
     in the order of the log. NotFound when the run has no such shard, or the shard no log."""

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, func, select
 from relay.errors import NotFound
 from relay.store.schema import dispatch, result
 from relay.store.views_parts import BRIEF, CLOSED, brief, counts_of, jobs_of, shards_of
-from relay.store.views_run import group_causes
+from relay.store.views_run import compare, group_causes
 from selector.model import Side
 
 DISPATCHES_SHOWN = 100
@@ -43,7 +43,7 @@ def pull_request(conn: Connection, number: int, *, upstream: str | None, now: fl
         )
     of_pr = (dispatch.c.upstream == newest.upstream, dispatch.c.pr_number == number)
     rows = conn.execute(
-        select(*BRIEF)
+        select(*BRIEF, dispatch.c.oncalls)
         .where(*of_pr, dispatch.c.head_sha == newest.head_sha)
         .order_by(dispatch.c.downstream_key, *newest_first)
         .limit(DISPATCHES_SHOWN)
@@ -87,15 +87,21 @@ def pull_request(conn: Connection, number: int, *, upstream: str | None, now: fl
 
 
 def _failures(conn: Connection, ids: list[str]) -> dict[str, dict[str, Any]]:
-    """A dispatch: its failures grouped by cause as its own page has them, cut to what this page shows."""
-    found: dict[str, dict[str, Any]] = {id: {"total": 0, "groups": [], "more": 0} for id in ids}
-    rows = conn.execute(select(dispatch.c.id, dispatch.c.verdict).where(dispatch.c.id.in_(ids)))
+    """A dispatch: its failures grouped by cause as its own page has them, cut to what this page shows; ``regressed``
+    counts the tests that the change broke."""
+    found: dict[str, dict[str, Any]] = {id: {"total": 0, "regressed": 0, "groups": [], "more": 0} for id in ids}
+    rows = conn.execute(select(dispatch.c.id, dispatch.c.verdict).where(dispatch.c.id.in_(ids))).all()
     for row in rows:
         causes = (row.verdict or {}).get("causes") or []
+        if not causes:
+            continue
         groups = group_causes(causes)
+        shown = [{**group, "tests": group["tests"][:TESTS_SHOWN]} for group in groups[:GROUPS_SHOWN]]
+        compare(conn, row.id, shown)
         found[row.id] = {
             "total": len(causes),
-            "groups": [{**group, "tests": group["tests"][:TESTS_SHOWN]} for group in groups[:GROUPS_SHOWN]],
+            "regressed": len({cause["test"] for cause in causes if cause["kind"] == "regression"}),
+            "groups": shown,
             "more": max(0, len(groups) - GROUPS_SHOWN),
         }
     return found

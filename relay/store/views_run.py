@@ -36,11 +36,11 @@ KIND_ORDER = get_args(FailureKind)
 
 def live(conn: Connection, id: str, *, base_url: str) -> dict[str, Any]:
     """The part of a run's page that moves while it runs. NotFound when there is no such run."""
-    row = conn.execute(select(*BRIEF, dispatch.c.verdict).where(dispatch.c.id == id)).one_or_none()
+    row = conn.execute(select(*BRIEF, dispatch.c.verdict, dispatch.c.oncalls).where(dispatch.c.id == id)).one_or_none()
     if row is None:
         raise NotFound(f"no run {id}", "its address comes from a check run, from /pr/<number> or from /")
     run = brief(row, base_url)
-    verdict = run.pop("verdict") or {}
+    verdict, oncalls = run.pop("verdict") or {}, run.pop("oncalls")
     planned = conn.execute(
         select(
             plan.c.runtime, plan.c.partial, plan.c.not_exercised, plan.c.counts, plan.c.timings, plan.c.warnings
@@ -54,6 +54,7 @@ def live(conn: Connection, id: str, *, base_url: str) -> dict[str, Any]:
     not_exercised = verdict.get("not_exercised") or (planned.not_exercised if planned else [])
     return {
         "run": run,
+        "oncalls": oncalls,
         "open": run["state"] not in CLOSED,
         "plan": plain(planned) if planned else None,
         "outcomes": outcomes,

@@ -20,18 +20,18 @@ from relay.web import configured, pages_health
 from relay.web.page_route import PageRoute
 from relay.web.pages_gantt import seconds_left
 from relay.web.pages_render import render
-from relay.web.pages_stages import progress
-from relay.web.pages_streak import failing_since, longest_first, tell_rows
-from relay.web.pages_text import (
+from relay.web.pages_sentences import (
     bad_first,
-    iso,
     pr_sentence,
     recall_sentence,
     run_sentence,
+    status_look,
     status_notes,
     status_sentence,
-    test_href,
 )
+from relay.web.pages_stages import progress
+from relay.web.pages_streak import failing_since, longest_first, passing, tell_rows
+from relay.web.pages_text import iso, test_href
 
 Map = dict[str, Any]
 DAY_S = 86400.0
@@ -57,12 +57,14 @@ def status_data(request: Request) -> Map:
         allowlist=settings.allowlist,
         allowlist_problem=_allowlist_problem(state, now),
     )
+    incidents = pages_health.incidents(health)
     return {
         "sentence": status_sentence(found),
+        "look": status_look(found, incidents),
         "notes": status_notes(found),
         "upstream": settings.upstream_repo,
         "health": health,
-        "incidents": pages_health.incidents(health),
+        "incidents": incidents,
         **found,
     }
 
@@ -103,7 +105,8 @@ def pr_data(request: Request, number: str, upstream: str | None) -> Map:
     now = found["now"]
     for dispatch in found["dispatches"]:
         dispatch["sentence"] = run_sentence(dispatch, dispatch["counts"], dispatch["jobs"])
-        dispatch["streak"] = failing_since(found["others"].get(dispatch["id"], []))
+        others = found["others"].get(dispatch["id"], [])
+        dispatch["streak"], dispatch["passed_before"] = failing_since(others), passing(others)
         dispatch["progress"] = progress(dispatch["shards"])
         dispatch["left_s"] = seconds_left(dispatch, dispatch["shards"], dispatch["progress"], now)
     del found["others"]

@@ -6,11 +6,13 @@ from math import ceil
 from typing import Any
 
 from relay.store.views_parts import CLOSED
-from relay.web.pages_text import duration
+from relay.web.pages_text import SIDES, duration
 
 Map = dict[str, Any]
 STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
 TICKS = 6
+LABELS = {"head": "change", "base": "base", "again": "again", "base-again": "base again", "trace": "traced"}
+"""What a bar says of itself where it is wide enough."""
 LEAST = 0.4
 """Percent of the width under which a bar could not be seen."""
 
@@ -38,7 +40,7 @@ def gantt(run: Map, shards: list[Map], jobs: list[Map], now: float) -> Map | Non
     # beyond the last step, whole multiples of it: a run may be told years late
     step = next((one for one in STEPS if span / one <= TICKS), STEPS[-1] * ceil(span / STEPS[-1] / TICKS))
     ticks = [
-        {"at": round(100 * n * step / span, 3), "label": duration(n * step) if n else "0"}
+        {"at": round(100 * n * step / span, 3), "label": duration(n * step).replace(".0 s", " s") if n else "0"}
         for n in range(int(span / step) + 1)
     ]
     return {"seconds": span, "ticks": ticks, "lanes": lanes}
@@ -48,12 +50,12 @@ def _shard_lanes(shards: list[Map], now: float) -> list[Map]:
     by_worker: dict[str, list[Map]] = {}
     for s in sorted(shards, key=lambda s: float(s["started_at"])):
         end = s["finished_at"] if s["finished_at"] is not None else max(now, s["started_at"])
-        name = f"{s['side']} {s['index'] + 1}"
+        name = f"{s['index'] + 1}, {SIDES[s['side']]}"
         took = duration(end - s["started_at"])
         title = f"{name}: {s['state']}, {took}, {s['variants_done']} variants of {s['tests']} tests"
         by_worker.setdefault(s["worker"] or "no worker", []).append(
-            {"start": s["started_at"], "end": end, "state": s["state"], "title": title, "label": name, "id": s["id"],
-             "side": s["side"]}
+            {"start": s["started_at"], "end": end, "state": s["state"], "title": title,
+             "label": LABELS[s["side"]], "id": s["id"], "side": s["side"]}
         )  # fmt: skip
     return [{"name": name, "bars": bars} for name, bars in sorted(by_worker.items())]
 

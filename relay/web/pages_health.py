@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from relay.web.pages_text import duration, no_worker, plural, stuck
+from relay.web.pages_sentences import no_worker, stuck
+from relay.web.pages_text import duration, plural
 
 Map = dict[str, Any]
 OK, OFF, WARN, BAD = "ok", "off", "warn", "bad"

@@ -6,6 +6,8 @@ needs no counting of lines and stays right for ever.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -19,6 +21,7 @@ from relay.store.db import reading
 from relay.web.ansi import Painter
 from relay.web.page_route import PageRoute
 from relay.web.pages_render import render
+from relay.web.pages_text import SIDES
 
 Map = dict[str, Any]
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -29,15 +32,23 @@ BEFORE = 8 << 10
 FOUND = 32 << 20
 """Bytes that one search looks through; the page offers to go on."""
 HEAD = b"=== "
+GLANCE = 2_000
+"""Bytes of a failure that are seen at once: what is longer opens where its error begins."""
 
 Lease = Annotated[int | None, Query(ge=0, lt=2**31)]
 At = Annotated[int | None, Query(ge=0, lt=2**41)]
 
 
-def log_data(request: Request, id: str, shard: str, lease: int | None, at: int | None, find: str) -> Map:
+def log_data(
+    request: Request, id: str, shard: str, lease: int | None, at: int | None, find: str, failure: int | None
+) -> Map:
+    """A window of the log: from ``at``, from the next line with ``find``, or at the error of the failure that stands at
+    byte ``failure`` (without any of them: of the first)."""
     state = request.app.state
     with reading(state.engine) as conn:
         found = views_log.of_shard(conn, id, shard, lease)
+        if at is None and not find and found["failures"]:
+            at = _error(found["failures"], failure, partial(views_log.message, conn, shard, found["lease"]))
     store = artifacts(state.settings)
     size, fence = found["size"], found["lease"]
 
@@ -49,7 +60,7 @@ def log_data(request: Request, id: str, shard: str, lease: int | None, at: int |
     if find:
         at, searched = _search(read, find, at or 0, size)
     if at is None:
-        at = failures[0]["begin"] if failures else max(0, size - WINDOW + BEFORE)
+        at = max(0, size - WINDOW + BEFORE)
     if at > size:
         raise BadRequest(f"at: byte {at} of a log of {size}", f"0 to {size}")
     start = max(0, at - BEFORE)
@@ -60,18 +71,34 @@ def log_data(request: Request, id: str, shard: str, lease: int | None, at: int |
     end = data.rfind(b"\n") + 1 if start + len(data) < size else len(data)
     if end <= skipped:
         end = len(data)  # one line fills the window
-    lines = _lines(data[skipped:end], start + skipped, at, _span(failures, at), find)
+    here = _place(failures, at)
+    span = (failures[here]["begin"], failures[here]["end"] or at + 1) if here is not None else (0, 0)
+    lines = _lines(data[skipped:end], start + skipped, at, span, find)
     return {
         **found,
         "at": at,
         "begin": start + skipped,
         "end": start + end,
         "find": find or None,
+        "failure": here,
         "searched": searched,
         "earlier": max(0, start + skipped - WINDOW + BEFORE * 2) if start + skipped else None,
         "later": start + end if start + end < size else None,
         "lines": lines,
     }
+
+
+def _error(failures: list[Map], begin: int | None, message: Callable[[int], str | None]) -> int:
+    """Where to open for a failure: at what it printed, or where that is long at its error, which stands last."""
+    one = next((f for f in failures if f["begin"] == begin), None) if begin is not None else failures[0]
+    if one is None:
+        raise BadRequest(
+            f"failure: none of this log's failures stands at byte {begin}", "the log's own page lists them"
+        )
+    if one["end"] is None or one["end"] - one["begin"] <= GLANCE:
+        return int(one["begin"])
+    told = len((message(one["begin"]) or "").rstrip().encode("utf-8", "replace"))
+    return int(max(one["begin"], one["end"] - 1 - told))
 
 
 def _search(read: Any, find: str, at: int, size: int) -> tuple[int, Map]:
@@ -89,10 +116,9 @@ def _search(read: Any, find: str, at: int, size: int) -> tuple[int, Map]:
     return at, {"hit": False, "until": until, "more": until < size}
 
 
-def _span(failures: list[Map], at: int) -> tuple[int, int]:
-    """The bytes of the failure that ``at`` is in; empty when it is in none."""
-    inside = next((one for one in failures if one["begin"] <= at < one["end"]), None)
-    return (inside["begin"], inside["end"]) if inside else (0, 0)
+def _place(failures: list[Map], at: int) -> int | None:
+    """Which of the failures ``at`` is in, from 0; None when it is in none."""
+    return next((n for n, one in enumerate(failures) if one["begin"] <= at < (one["end"] or one["begin"] + 1)), None)
 
 
 def _lines(data: bytes, begin: int, at: int, span: tuple[int, int], find: str) -> list[Map]:
@@ -130,16 +156,20 @@ Find = Annotated[str, Query(max_length=200)]
 
 
 @router.get("/run/{id}/log/{shard}.json")
-def log_json(request: Request, id: str, shard: str, lease: Lease = None, at: At = None, find: Find = "") -> Map:
-    data = log_data(request, id, shard, lease, at, find)
+def log_json(
+    request: Request, id: str, shard: str, lease: Lease = None, at: At = None, find: Find = "", failure: At = None
+) -> Map:
+    data = log_data(request, id, shard, lease, at, find, failure)
     text = [{"at": line["at"], "text": "".join(part for _, part in line["spans"])} for line in data["lines"]]
     return {**data, "lines": text}
 
 
 @router.get("/run/{id}/log/{shard}", response_class=HTMLResponse)
-def log_page(request: Request, id: str, shard: str, lease: Lease = None, at: At = None, find: Find = "") -> str:
-    data = log_data(request, id, shard, lease, at, find)
-    title = f"Log of {data['shard']['side']} {data['shard']['index'] + 1} · {data['run']['downstream']}"
+def log_page(
+    request: Request, id: str, shard: str, lease: Lease = None, at: At = None, find: Find = "", failure: At = None
+) -> str:
+    data = log_data(request, id, shard, lease, at, find, failure)
+    title = f"Log of shard {data['shard']['index'] + 1}, {SIDES[data['shard']['side']]} · {data['run']['downstream']}"
     twin = f"/run/{id}/log/{shard}.json"
-    query = {"lease": lease, "at": at, "find": find or None}
+    query = {"lease": lease, "at": at, "find": find or None, "failure": failure}
     return render(request, "log.html", page_title=title, twin=twin, query=query, **data)

@@ -17,7 +17,8 @@ from relay.store.db import reading
 from relay.store.outbox_ops import STATES
 from relay.web.page_route import SIGN_IN, PageRoute
 from relay.web.pages_render import render
-from relay.web.pages_text import duration, plural, stuck
+from relay.web.pages_sentences import stuck
+from relay.web.pages_text import duration, plural
 from relay.web.viewers import viewer_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)

@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from relay.domain.providers import BUILT_IN
 from relay.settings import Settings, pages_of
-from relay.web import pages_gantt, pages_pictures, sessions
+from relay.web import pages_gantt, pages_pictures, pages_sentences, sessions
 from relay.web import pages_text as text
 from relay.web.pages_headers import nonce_of
 from relay.web.pages_static import static_url
@@ -46,7 +46,9 @@ def environment() -> Environment:
     )
     env.globals.update(gantt=pages_gantt.gantt, parts_of_time=pages_gantt.parts_of_time, kind_says=text.KIND_SAYS)
     env.globals.update(spark=pages_pictures.spark, strip=pages_pictures.strip)
-    env.globals.update(card_says=text.CARD_SAYS, pr_word=text.pr_word)
+    env.globals.update(sides=text.SIDES, changed=text.CHANGED, stands=text.STANDS)
+    env.globals.update(card_says=text.CARD_SAYS, pr_word=pages_sentences.pr_word)
+    env.tests["in_a_row"] = pages_sentences.in_a_row
     env.filters.update(
         duration=text.duration,
         rough=text.rough,

@@ -17,8 +17,8 @@ from relay.web.hud import DAY_S
 from relay.web.page_route import PageRoute
 from relay.web.pages_gantt import seconds_left
 from relay.web.pages_render import render
+from relay.web.pages_sentences import run_sentence
 from relay.web.pages_stages import progress, shard_progress, stages
-from relay.web.pages_text import run_sentence
 
 Map = dict[str, Any]
 LOG_SHOWN = 8000

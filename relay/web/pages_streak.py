@@ -29,6 +29,12 @@ def failing_since(runs: Sequence[Map]) -> Map | None:
     return {"runs": len(row), "at": row[-1]["at"], "pulls": len(pulls), "more": more}
 
 
+def passing(runs: Sequence[Map]) -> int:
+    """How many of the newest of ``runs`` (as ``failing_since`` takes them) passed in a row."""
+    words = [one["word"] for one in reversed(runs) if one["word"] in ("success", "failure")]
+    return next((n for n, word in enumerate(words) if word == "failure"), len(words))
+
+
 def tell_rows(backends: Sequence[Map], key: str, whole: Callable[[Sequence[str]], Map]) -> None:
     """Gives each of ``backends`` its ``streak`` by its ``marks``, which are few: ``whole`` (downstream keys -> their
     rows, relay.store.views_backends.failing_rows) is asked once about all whose marks tell no pass. ``key``: where the

@@ -9,8 +9,6 @@ from urllib.parse import quote, urlsplit
 
 from markupsafe import Markup, escape
 
-from relay.store.views_health import notes as health_notes
-
 Map = dict[str, Any]
 
 CHIPS: dict[str, tuple[str, str, str]] = {
@@ -150,7 +148,7 @@ def metered(meter: Map) -> str:
     """What the device counted for one variant, beside kernels and time."""
     said = []
     for name, value in meter.items():
-        words = name.replace("_", " ")
+        words = name.replace("_", " ").replace("h2d", "to the device").replace("d2h", "from it")
         said.append(f"{words.removesuffix(' bytes').removeprefix('bytes ')} {size(value)}" if "bytes" in name
                     else plural(value, words.removesuffix("s")))  # fmt: skip
     return ", ".join(said)
@@ -193,8 +191,8 @@ def plural(n: int, one: str, many: str = "") -> str:
 
 
 def breaks(name: str) -> Markup:
-    """A test's name or a path, escaped, that may go on in the next line after each of its parts."""
-    return Markup(re.sub(r"(::|/)(?=.)", r"\1<wbr>", str(escape(name))))
+    """A test's name, a path or what names some, escaped: it may go on in the next line after each of their parts."""
+    return Markup(re.sub(r"(::|/|_(?=[^_]))(?=.)", r"\1<wbr>", str(escape(name))))
 
 
 def short(sha: str | None) -> str:
@@ -222,144 +220,39 @@ def known(url: str | None, hosts: frozenset[str]) -> str | None:
     return url if any(host == one or host.endswith(f".{one}") for one in hosts) else None
 
 
+CHANGED: dict[str, str] = {
+    "body": "its own statements",
+    "decorator": "its decorators",
+    "helper": "a helper it calls",
+    "opinfo": "the operator database",
+    "new": "new tests",
+    "gone": "gone",
+    "renamed": "renamed",
+    "cosmetic": "looks alone",
+}
+"""What of a test differs between two releases, by the kind of its change."""
+
+STANDS: dict[str, tuple[str, str]] = {
+    "regression": ("bad", "regression"),
+    "newcomer-fails": ("warn", "new test fails"),
+    "fails-on-both": ("mute", "fails on both"),
+    "unknown": ("mute", "fails, before unknown"),
+    "environment": ("mute", "the machine's fault"),
+    "passes": ("good", "passes"),
+    "fixed": ("good", "fixed"),
+    "not-run": ("mute", "not run"),
+}
+"""Class and words of where a changed test stands on the new release."""
+
+SIDES: dict[str, str] = {
+    "head": "with the change",
+    "base": "without it",
+    "again": "with the change, again",
+    "base-again": "without it, again",
+    "trace": "traced",
+}
+"""What a shard runs, by its side: the commit, or the one it is compared with."""
+
+
 def test_href(test: str) -> str:
     return "/test/" + quote(test, safe="/:")
-
-
-# ------------------------------------------------------------------------------------------------------------ sentences
-
-
-def run_sentence(run: Map, counts: Map, jobs: list[Map]) -> str:
-    """One true sentence about a dispatch: its verdict where there is one, else what is going on."""
-    state, failing = run["state"], counts["failing"]
-    if run["summary"]:
-        return str(run["summary"])
-    if state == "superseded":
-        return "Superseded by a newer event of this pull request; nothing was concluded."
-    if state == "failed":
-        return f"The relay could not run this: {run['error'] or 'no reason was kept'}."
-    if state == "selecting":
-        return "Selecting the tests that this change can break."
-    if state == "running" and run["executor"] == "workers":
-        done = plural(counts["variants_done"], "variant") + " done"
-        planned = f" {plural(counts['planned'], 'test')}" if counts["planned"] is not None else ""
-        bad = f"{plural(failing, 'failure')} so far" if failing else "no failure so far"
-        return f"Running{planned}: {done}, {bad}."
-    if state == "confirming":
-        return f"Running {plural(failing, 'failing variant')} again on the base commit, to tell old failures from new."
-    if state == "verifying":
-        return "Weighing the results."
-    if state == "sending":
-        return f"Waiting to be sent to {run['downstream']}."
-    if state == "sent":
-        return f"Sent to {run['downstream']}; its CI has not reported yet."
-    ended = sum(1 for j in jobs if j["status"] == "completed")
-    bad_jobs = [j["name"] for j in jobs if j["conclusion"] in ("failure", "timed_out")]
-    told = f"{ended} of {plural(len(jobs), 'job')} completed" if jobs else "no job reported yet"
-    if bad_jobs:
-        told += (
-            ", failing: " + ", ".join(bad_jobs[:3]) + (f" and {len(bad_jobs) - 3} more" if len(bad_jobs) > 3 else "")
-        )
-    return f"{run['downstream']}: {told}."
-
-
-ORDER = {"failure": 0, "failed": 1, "neutral": 3, "success": 4, "superseded": 5}
-
-
-def bad_first(dispatches: list[Map]) -> list[Map]:
-    """What needs eyes first: failures, what is still open, neutral, success; superseded ones at the end."""
-    return sorted(dispatches, key=lambda d: ORDER.get(standing(d), 2))
-
-
-PR_WORDS = ("failure", "running", "failed", "neutral", "success")
-
-
-def pr_word(dispatches: list[Map]) -> str:
-    """The word for all backends of a pull request together: what needs eyes first."""
-    current = [d for d in dispatches if d["state"] != "superseded"]
-    found = {d["conclusion"] or d["state"] for d in current if d["state"] in ("completed", "failed")}
-    found |= {
-        word for d in current if d["state"] not in ("completed", "failed") for word in ("running", d["conclusion"])
-    }
-    return next((word for word in PR_WORDS if word in found), "superseded")
-
-
-def pr_sentence(dispatches: list[Map]) -> str:
-    """The one line above all backends of a pull request."""
-    current = [d for d in dispatches if d["state"] != "superseded"]
-    if not current:
-        return "Every run of this commit was superseded."
-    words: dict[str, list[str]] = {}
-    for d in current:
-        words.setdefault(standing(d) if d["state"] in ("completed", "failed") else "open", []).append(d["downstream"])
-    bad = words.get("failure", [])
-    open_ = words.get("open", [])
-    broken = words.get("failed", [])
-    parts = []
-    if bad:
-        parts.append(f"breaks {_names(bad)}")
-    if open_:
-        parts.append(f"is still running on {_names(open_)}")
-    if broken:
-        parts.append(f"could not be run on {_names(broken)}")
-    if parts:
-        return "This commit " + ", and ".join(parts) + "."
-    quiet = words.get("neutral", [])
-    if quiet:
-        return f"Nothing broke, but it is not a full answer for {_names(quiet)}: see why below."
-    if set(words) == {"success"}:
-        return f"This commit is fine on {_names(words['success'])}."
-    return f"{plural(len(current), 'run')} ended."
-
-
-def _names(names: list[str]) -> str:
-    seen = list(dict.fromkeys(names))
-    return (
-        seen[0] if len(seen) == 1 else f"{len(seen)} backends ({', '.join(seen[:4])}{', …' if len(seen) > 4 else ''})"
-    )
-
-
-def stuck(queues: list[Map]) -> list[Map]:
-    """Queues in which something waits and for which no worker is alive that takes shards."""
-    return [queue for queue in queues if queue["queued"] and not queue["alive"]]
-
-
-def no_worker(queue: Map) -> str:
-    waiting = f"{plural(queue['queued'], 'shard')} in {queue['queue']}"
-    if queue.get("held"):
-        return f"{waiting}, and its worker takes none: {queue['held'][0]}"
-    return f"{waiting} and no worker alive for it"
-
-
-def status_notes(status: Map) -> list[str]:
-    """What an operator should look at, most urgent first; empty when all is well."""
-    notes = [no_worker(queue) for queue in stuck(status["queue"]["queues"])]
-    if status["outbox"]["parked"]:
-        notes.append(f"{plural(status['outbox']['parked'], 'effect')} parked: given up until somebody looks")
-    wait = status["outbox"]["oldest_wait_s"]
-    if wait and wait > 60:
-        notes.append(f"an effect has waited {duration(wait)} to be sent")
-    if status["unrouted"] > 20:
-        notes.append(f"{plural(status['unrouted'], 'delivery', 'deliveries')} not routed yet")
-    return notes + health_notes(status["chores"], status["places"])
-
-
-def status_sentence(status: Map) -> str:
-    notes = status_notes(status)
-    if notes:
-        return notes[0][0].upper() + notes[0][1:] + "."
-    runs = len(status["runs"])
-    return f"All is well: {plural(runs, 'run')} in progress." if runs else "All is well: nothing is running."
-
-
-def recall_sentence(recall: Map) -> str:
-    """Of all tests that changes broke, how many were selected; with the interval."""
-    if recall["estimate"] is None:
-        runs = recall["runs"]
-        why = f"nothing broke in {plural(runs, 'exploring run')}" if runs else "no run has explored yet"
-        return f"Recall is not known: {why}"
-    low, high = recall["low"], recall["high"]
-    return (
-        f"Selection finds {recall['estimate']:.1%} of the tests that changes break "
-        f"({low:.1%} to {high:.1%}, at {recall['confidence']:.0%})"
-    )

@@ -132,6 +132,7 @@ def paths(seeded: page_seed.Seeded) -> dict[str, str]:
         "/run/{id}": f"/run/{seeded.run}",
         "/run/{id} failed": f"/run/{seeded.run}?outcome=failed",
         "/run/{id} in progress": f"/run/{seeded.open_run}",
+        "/run/{id}/log": seeded.log,
         "/test/{id}": f"/test/{seeded.test}",
         "/quality": "/quality",
         "/upgrade": "/upgrade",

@@ -61,6 +61,7 @@ class LogWindow(Part):
     begin: Byte
     end: Byte
     find: str | None
+    failure: Annotated[int | None, Field(description="Which of the failures `at` is in, from 0; null: none.")]
     searched: Searched | None
     earlier: Annotated[int | None, Field(description="at= of the window before; null: this is the first.")]
     later: Annotated[int | None, Field(description="at= of the window after; null: this is the last.")]

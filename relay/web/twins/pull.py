@@ -30,10 +30,12 @@ class PullCause(Part):
     variants: int
     tests: list[CauseTest]
     test_count: int
+    base: Annotated[Tally, Field(description="How those that are shown ended on the commit it is compared with.")]
 
 
 class PullCauses(Part):
     total: int
+    regressed: Annotated[int, Field(description="Tests that pass without the change and fail with it.")]
     groups: list[PullCause]
     more: int
 
@@ -48,6 +50,10 @@ class PullRun(Brief):
         Streak | None,
         Field(description="Failures in a row of this backend before this run, on other pull requests."),
     ]
+    passed_before: Annotated[
+        int, Field(description="Runs in a row of this backend's own CI before this one, on other changes, that passed.")
+    ]
+    oncalls: Annotated[list[str], Field(description="Who looks after the backend, as of the event.")]
     sentence: str
     progress: Progress | None
     left_s: Left

@@ -24,13 +24,9 @@ class RunPlan(Part):
     warnings: list[str]
 
 
-class Cause(PullCause):
-    base: Tally
-
-
 class Causes(Part):
     total: int
-    groups: list[Cause]
+    groups: list[PullCause]
 
 
 class Failing(Part):
@@ -152,6 +148,7 @@ class Run(Part):
 
     now: At
     run: Brief
+    oncalls: Annotated[list[str], Field(description="Who looks after the backend, as of the event.")]
     open: bool
     plan: RunPlan | None
     outcomes: Annotated[dict[str, Tally], Field(description="By side.")]

@@ -76,6 +76,7 @@ class Status(Part):
     """/: whether the relay and its backends are fine, and what is running."""
 
     sentence: str
+    look: Annotated[str, Field(description="good, warn, bad: the worse of the relay's state and its backends'.")]
     notes: list[str]
     upstream: str
     health: list[Health]

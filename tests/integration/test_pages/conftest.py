@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -12,13 +13,26 @@ from typing import Any
 import pytest
 import uvicorn
 from fastapi.testclient import TestClient
-from sqlalchemy import Engine, insert, update
+from sqlalchemy import Engine, insert, select, update
 
 from relay.artifacts import Artifacts, artifacts
-from relay.services import log_tails
+from relay.services import log_tails, printing
 from relay.settings import Settings
+from relay.store import shard_logs
 from relay.store.db import migrate, open_engine
-from relay.store.schema import decision, delivery, dispatch, job, log_tail, outbox, plan, result, shard, worker
+from relay.store.schema import (
+    decision,
+    delivery,
+    dispatch,
+    job,
+    log_piece,
+    log_tail,
+    outbox,
+    plan,
+    result,
+    shard,
+    worker,
+)
 from relay.web.app import create_app
 from selector.model import Cause, Conclusion, NotExercised, Outcome, TestId, Verdict
 from selector.verify.serialise import to_map
@@ -242,6 +256,33 @@ class World:
         self.effect(id, "check_run", response={"html_url": "https://github.com/pytorch/pytorch/runs/1"})
         self.effect(id, "hud", target="hud.pytorch.org")
         return id
+
+    def failed_run_with_log(self, printed: str = "the \x1b[31mtensor\x1b[0m was 0.51 off", **values: Any) -> str:
+        """``failed_run`` with the log of its shard that failed, and variants called as the verdict has them."""
+        run = self.failed_run(**values)
+        noise = "".join(f"=== test/test_ops.py::TestCommon::test_{n}: passed\nnoise {n}\n" for n in range(3000))
+        mine = (result.c.dispatch_id == run, result.c.test == LOGIT)
+        with self.engine.begin() as conn:
+            for side, outcome in (("head", "failed"), ("base", "passed")):
+                found = select(result.c.id).where(*mine, result.c.side == side, result.c.outcome == outcome)
+                ids = conn.execute(found.order_by(result.c.id)).scalars().all()
+                for id, dtype in zip(ids, ("float16", "bfloat16"), strict=True):
+                    name = {"variant": f"test_out_logit_spyre_{dtype}"}
+                    conn.execute(update(result).where(result.c.id == id).values(name))
+            failing = select(result).where(*mine, result.c.side == "head", result.c.outcome == "failed")
+            one = conn.execute(failing.order_by(result.c.id).limit(1)).one()
+            log = (noise + f"=== {LOGIT.rpartition('::')[0]}::{one.variant}: failed\n{printed}\n").encode()
+            self.store.put(printing.name(one.shard_id, one.fence, 0), zlib.compress(log))
+            shard_logs.add(conn, one.shard_id, one.fence, 0, len(log), self.now)
+            place = {"log_begin": len(noise), "log_end": len(log)}
+            conn.execute(update(result).where(result.c.id == one.id).values(place))
+        return run
+
+    def log_of(self, run: str) -> str:
+        """The address of the only log of a run."""
+        with self.engine.connect() as conn:
+            [id] = conn.execute(select(log_piece.c.shard_id).join(shard).where(shard.c.dispatch_id == run)).scalars()
+        return f"/run/{run}/log/{id}"
 
     def running(self, **values: Any) -> tuple[str, list[str]]:
         """A run in the middle: one shard done, one leased, one waiting."""

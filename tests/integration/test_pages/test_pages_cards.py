@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from relay.web.pages_text import CARD_SAYS, pr_word
+from relay.web.pages_sentences import pr_word
+from relay.web.pages_text import CARD_SAYS
 
 
 def card(client: Any, path: str) -> dict[str, str]:

@@ -4,11 +4,43 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft7Validator
+from lxml import etree
 
 from relay.store import views_downloads
+
+DATA = Path(__file__).parents[2] / "data"
+XS = "{http://www.w3.org/2001/XMLSchema}"
+OUTCOMES = {
+    "passed": {},
+    "failed": {"message": "AssertionError: \x00 ]]> \x1b[1m", "log_tail": "about to\nfail"},
+    "error": {"message": "ImportError: no"},
+    "crashed": {"message": None, "log_tail": "SIGSEGV"},
+    "timed_out": {"message": None},
+    "skipped": {"reason": "hangs", "kernels": None},
+    "self_skipped": {"reason": "no tea", "kernels": 0},
+    "xfailed": {"reason": "rounding", "mode": "xfail"},
+    "xpassed": {"mode": "xfail_strict"},
+}
+"""Every outcome that a variant can have, with what such a result says."""
+
+
+def junit_schema() -> etree.XMLSchema:
+    """What Jenkins takes, and the two things of a case that other readers know beside it: the file it stands in, and
+    properties of its own."""
+    tree = etree.parse(str(DATA / "junit-xsd/junit-10.xsd"))
+    [case] = tree.findall(f"{XS}element[@name='testcase']/{XS}complexType")
+    choice = case.find(f"{XS}sequence/{XS}choice")
+    assert choice is not None
+    choice.insert(0, etree.Element(f"{XS}element", ref="properties"))
+    etree.SubElement(case, f"{XS}attribute", name="file", type="xs:string")
+    [suites] = tree.findall(f"{XS}element[@name='testsuites']/{XS}complexType")
+    etree.SubElement(suites, f"{XS}attribute", name="skipped", type="xs:string")
+    return etree.XMLSchema(tree)
 
 
 def test_files_have_every_result_and_the_same_counts(client: Any, world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,3 +83,28 @@ def test_hostile_text_stays_text_in_files(client: Any, world: Any) -> None:
     assert "<script>" in (failure.text or "")
     assert root.find(".//script") is None
     assert "<script>" in client.get(f"/run/{id}/ctrf.json").json()["results"]["tests"][-1]["message"]
+
+
+def test_files_are_as_their_formats_schemas_say(client: Any, world: Any) -> None:
+    """Of every outcome, of a run with a base side, and of one that has no result."""
+    id, shards = world.running()
+    for outcome, values in OUTCOMES.items():
+        world.results(id, shards[0], "test/test_x.py::TestX::test_every", outcome, 2, **values)
+    schema, ctrf = junit_schema(), Draft7Validator(json.loads((DATA / "ctrf/ctrf-schema-0.0.json").read_text()))
+    for run in (id, world.failed_run(), world.dispatch("selecting")):
+        for side in ("head", "base"):
+            schema.assertValid(etree.fromstring(client.get(f"/run/{run}/junit.xml?side={side}").content))
+            ctrf.validate(client.get(f"/run/{run}/ctrf.json?side={side}").json())
+    report = client.get(f"/run/{id}/ctrf.json").json()["results"]
+    assert {test["rawStatus"] for test in report["tests"]} == set(OUTCOMES)
+    assert report["summary"]["tests"] == len(report["tests"])
+
+
+def test_the_schemas_refuse_what_is_wrong(client: Any, world: Any) -> None:
+    id = world.failed_run()
+    root = etree.fromstring(client.get(f"/run/{id}/junit.xml").content)
+    del root.find(".//testcase").attrib["name"]
+    assert not junit_schema().validate(root)
+    report = client.get(f"/run/{id}/ctrf.json").json()
+    report["results"]["tests"][0]["status"] = "fine"
+    assert not Draft7Validator(json.loads((DATA / "ctrf/ctrf-schema-0.0.json").read_text())).is_valid(report)

@@ -66,14 +66,14 @@ def test_a_full_store_is_said_and_stores_nothing(client: Any, settings: Any, lea
         assert shard_logs.end(conn, shard, 1) == 0
 
 
-def fill(client: Any, world: Any, leased: Any, *parts: tuple[str, str]) -> list[int]:
+def fill(client: Any, world: Any, leased: Any, *parts: tuple[str, str], message: str = "boom") -> list[int]:
     """A log of ``(variant, text)`` with a failing result each; -> where they begin."""
     run, shard, token = leased
     log, begins = b"", []
     for variant, text in parts:
         begins.append(len(log))
         log += f"=== {variant}: failed\n{text}\n".encode()
-        place = {"log_begin": begins[-1], "log_end": len(log), "message": "boom", "variant": variant}
+        place = {"log_begin": begins[-1], "log_end": len(log), "message": message, "variant": variant}
         world.results(run, shard, LOGIT, "failed", 1, **place)
     for begin in range(0, len(log), printing.MAX_PIECE):
         answer = put(client, shard, token, begin, log[begin : begin + printing.MAX_PIECE])
@@ -86,9 +86,9 @@ def test_the_viewer_opens_at_the_first_failure_and_leads_to_the_others(client: A
     noise = "\n".join(f"line {n} of some noise" for n in range(20_000))
     first, second = fill(client, world, leased, ("test_a_spyre", noise), ("test_b_spyre", "the cause"))
     page = client.get(f"/run/{run}/log/{shard}").text
-    assert re.search(r'<li class="hit" id="at">.*=== test_a_spyre: failed', page)
+    assert re.search(r'<li class="hit" id="at">[^\n]*line 19999 of some noise', page)
     assert len(page) < 900_000
-    assert f"at={second}" in page
+    assert f"failure={second}" in page
     page = client.get(f"/run/{run}/log/{shard}?lease=1&at={second}").text
     assert re.search(r'<li class="hit" id="at">[^\n]*=== test_b_spyre: failed', page)
     assert "the cause" in page
@@ -101,7 +101,33 @@ def test_the_viewer_opens_at_the_first_failure_and_leads_to_the_others(client: A
     whole = client.get(f"/run/{run}/log/{shard}.txt")
     assert len(whole.content) == twin["size"] == int(whole.headers["content-length"])
     links = client.get(f"/run/{run}?outcome=failed").text
-    assert f"/run/{run}/log/{shard}?lease=1&amp;at={second}#at" in links
+    assert f"/run/{run}/log/{shard}?lease=1&amp;failure={second}#at" in links
+
+
+def test_what_a_failing_variant_printed_before_its_error_is_not_in_the_way(
+    client: Any, world: Any, leased: Any
+) -> None:
+    """The error stands last; the page opens there, says which failure it is, and leads to the next and to its begin."""
+    run, shard, _ = leased
+    noise = "\n".join(f"line {n} of some noise" for n in range(20_000))
+    message = "AssertionError: Größe\nand its second line"
+    first, second = fill(
+        client, world, leased, ("test_a_spyre", f"{noise}\n{message}"), ("test_b_spyre", "short"), message=message
+    )
+    path = f"/run/{run}/log/{shard}"
+    page = client.get(path).text
+    assert re.search(r'<li class="hit" id="at">[^\n]*AssertionError: Größe', page)
+    assert "Failure 1 of 2" in page
+    assert "line 19999 of some noise" in page
+    assert f"failure={second}#at" in page
+    assert f"at={first}#at" in page
+    assert re.search(r'id="at">[^\n]*=== test_a_spyre: failed', client.get(f"{path}?at={first}").text)
+    other = client.get(f"{path}?failure={second}").text
+    assert re.search(r'id="at">[^\n]*=== test_b_spyre: failed', other)
+    assert "Failure 2 of 2" in other
+    assert client.get(f"{path}.json?at=0&find=19999").json()["failure"] == 0
+    wrong = client.get(f"{path}.json?failure=7")
+    assert (wrong.status_code, "stands at byte 7" in wrong.text) == (400, True)
 
 
 def test_text_is_found_from_a_place_on(client: Any, world: Any, leased: Any) -> None:
@@ -142,7 +168,7 @@ def test_what_a_log_holds_stays_text_and_colours_are_classes(client: Any, world:
     run, shard, _ = leased
     evil = "</pre></script><script>alert(1)</script>\x1b]8;;https://evil.example\x07link\x1b]8;;\x07 \x1b[2J\u202egnp"
     fill(client, world, leased, ("test_a_spyre", f"\x1b[1;31mred {evil}\x1b[0m plain\n{'y' * 50_000}\nold\rnew"))
-    page = client.get(f"/run/{run}/log/{shard}").text
+    page = client.get(f"/run/{run}/log/{shard}?at=0").text
     assert "<script>alert" not in page
     assert html.escape("</script><script>alert(1)</script>", quote=False) in page
     assert '<span class="a1 f31">red ' in page

@@ -38,24 +38,27 @@ class Asked:
 
 
 @pytest.fixture(scope="module")
-def seeded_sqlite(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, page_seed.Seeded]:
+def seeded_sqlite(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, page_seed.Seeded, str]:
+    """The database, what is in it, and where its artifacts are."""
     url = f"sqlite:///{tmp_path_factory.mktemp('plans') / 'relay.sqlite3'}"
     engine = open_engine(url)
     migrate(engine)
-    store = Artifacts(str(tmp_path_factory.mktemp("plans-artifacts")))
-    seeded = page_seed.seed(engine, SIZE, time.time(), store)
+    objects = str(tmp_path_factory.mktemp("plans-artifacts"))
+    seeded = page_seed.seed(engine, SIZE, time.time(), Artifacts(objects))
     engine.dispose()
-    return url, seeded
+    return url, seeded, objects
 
 
 @pytest.fixture(scope="module")
-def seeded_postgres(postgres: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, page_seed.Seeded]]:
+def seeded_postgres(
+    postgres: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, page_seed.Seeded, str]]:
     url = postgres.new_database()
     engine = open_engine(url)
-    store = Artifacts(str(tmp_path_factory.mktemp("plans-artifacts")))
-    seeded = page_seed.seed(engine, SIZE, time.time(), store)
+    objects = str(tmp_path_factory.mktemp("plans-artifacts"))
+    seeded = page_seed.seed(engine, SIZE, time.time(), Artifacts(objects))
     engine.dispose()
-    yield url, seeded
+    yield url, seeded, objects
     postgres.drop_database(url)
 
 
@@ -65,7 +68,8 @@ def pages(seeded: page_seed.Seeded) -> list[str]:
         "/", "/crcr", "/crcr?days=30&event=push", f"/crcr/{seeded.backend}", "/crcr/torch-spyre/torch-spyre",
         f"/pr/{seeded.pr}", f"/pr/{seeded.pr}?upstream=pytorch/pytorch", f"/run/{seeded.run}",
         f"/run/{seeded.run}?outcome=failed&page=1", f"/run/{seeded.run}?side=base", f"/run/{seeded.run}?stage=triage",
-        f"/run/{seeded.open_run}", f"/run/{seeded.run}/agents.json", f"/test/{seeded.test}", "/quality", "/upgrade",
+        f"/run/{seeded.open_run}", f"/run/{seeded.run}/agents.json", seeded.log,
+        f"{seeded.log}?find=AssertionError", f"/test/{seeded.test}", "/quality", "/upgrade",
         seeded.upgrade, f"{seeded.upgrade}?kind=body&find=add&only=left&page=2", f"{seeded.upgrade}?only=regression",
         "/queues", "/config", "/outbox", "/outbox?state=sent", "/outbox?state=sent&kind=hud&page=3",
         "/outbox?state=due&target=pytorch/pytorch", "/audit", "/audit?action=dispatch&before=400", "/audit?actor=oscar",
@@ -133,10 +137,11 @@ def _table(statement: str, name: str) -> str:
     return found[1] if found else name
 
 
-def check(url: str, seeded: page_seed.Seeded, tmp_path: Any, walked: Any, setting: str) -> None:
+def check(url: str, seeded: page_seed.Seeded, objects: str, tmp_path: Any, walked: Any, setting: str) -> None:
     with page_sign_in.signing_in_at(tmp_path, "oscar") as known:
         here = "https://relay.example"
-        app = create_app(Settings(data_dir=tmp_path, database_url=url, public_url=here, **known))
+        kept = {"database_url": url, "artifacts_url": objects}
+        app = create_app(Settings(data_dir=tmp_path, public_url=here, **kept, **known))
         look(TestClient(app, base_url=here), app, seeded, walked, setting)
 
 

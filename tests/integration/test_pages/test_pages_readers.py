@@ -4,18 +4,14 @@ engineer at eight in the morning. Set RELAY_TEST_SCREENSHOTS to a folder and eac
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from page_browser import DESKTOP, chromium, fits, shot, sync_api, watched
 
-from relay.artifacts import artifacts
 from relay.domain.readiness import Sample, measure
-from relay.services import printing
-from relay.store import shard_logs
-from relay.store.schema import dispatch, level_proposal, quarantine, result
+from relay.store.schema import dispatch, level_proposal, quarantine
 
 pytestmark = pytest.mark.browser
 
@@ -44,39 +40,11 @@ class Walk:
         shot(self.page, f"{self.name}-{self.steps}-{what}")
 
 
-def failed_with_log(world: Any, settings: Any) -> str:
-    """The run of ``World.failed_run`` with the log of its shard that failed."""
-    run: str = world.failed_run()
-    noise = "".join(f"=== test/test_ops.py::TestCommon::test_{n}: passed\nnoise {n}\n" for n in range(3000))
-    with world.engine.begin() as conn:
-        for side, outcome in (("head", "failed"), ("base", "passed")):
-            rows = conn.execute(
-                result.select()
-                .where(result.c.dispatch_id == run, result.c.side == side, result.c.outcome == outcome)
-                .where(result.c.test == LOGIT)
-                .order_by(result.c.id)
-            ).all()
-            for row, dtype in zip(rows, ("float16", "bfloat16"), strict=True):
-                name = f"test_out_logit_spyre_{dtype}"  # as the verdict's causes have it
-                conn.execute(result.update().where(result.c.id == row.id).values(variant=name))
-        one = conn.execute(
-            result.select().where(result.c.dispatch_id == run, result.c.side == "head", result.c.outcome == "failed")
-        ).first()
-        assert one is not None
-        cause = f"=== {LOGIT.rpartition('::')[0]}::{one.variant}: failed\nthe \x1b[31mtensor\x1b[0m was 0.51 off\n"
-        log = (noise + cause).encode()
-        artifacts(settings).put(printing.name(one.shard_id, one.fence, 0), zlib.compress(log))
-        shard_logs.add(conn, one.shard_id, one.fence, 0, len(log), world.now)
-        place = {"log_begin": len(noise), "log_end": len(log)}
-        conn.execute(result.update().where(result.c.id == one.id).values(**place))
-    return run
-
-
 @pytest.mark.parametrize("options", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_the_author_of_a_pull_request_finds_out_what_broke_and_why(
     browser: Any, server: str, world: Any, settings: Any, options: dict[str, Any]
 ) -> None:
-    run = failed_with_log(world, settings)
+    run = world.failed_run_with_log()
     fine = world.dispatch("completed", downstream="acme/accelerator", executor="github", device=None, level="L2",
                           conclusion="success", summary="4 jobs passed.", closed_at=world.now)  # fmt: skip
     world.job(fine, "unit", "completed", "success")
@@ -84,7 +52,7 @@ def test_the_author_of_a_pull_request_finds_out_what_broke_and_why(
     page, expect = walk.page, sync_api.expect
 
     page.goto(f"{server}/pr/171234")
-    expect(page.locator("h1")).to_have_text("This commit breaks torch-spyre/torch-spyre.")
+    expect(page.locator("h1")).to_have_text("This commit breaks 1 test on torch-spyre/torch-spyre.")
     broken = page.locator("article.backend").first
     expect(broken).to_contain_text("passes without the change")
     expect(broken).to_contain_text("torch/_refs/__init__.py:logit")
@@ -92,7 +60,9 @@ def test_the_author_of_a_pull_request_finds_out_what_broke_and_why(
     expect(broken).to_contain_text("the same without it")
     walk.step("pr")
 
-    page.get_by_role("link", name="Why, and everything it ran").click()
+    expect(broken).to_contain_text(f"relay run --tree YOUR_PYTORCH {LOGIT}")
+    expect(broken.get_by_role("link", name="what the first failure printed")).to_be_visible()
+    walk.page.get_by_role("link", name="the whole run").click()
     page.wait_for_url(f"**/run/{run}")
     expect(page.locator("#verdict h1")).to_contain_text("2 variants of 1 test fail with this change")
     first = page.locator(".cause").first
@@ -140,7 +110,7 @@ def many_jobs(world: Any) -> None:
 def test_the_backend_engineer_sees_what_needs_eyes_and_walks_the_grid_by_keyboard(
     browser: Any, server: str, world: Any, settings: Any
 ) -> None:
-    failed_with_log(world, settings)
+    world.failed_run_with_log()
     many_jobs(world)
     world.worker("emulator-1")
     world.put(quarantine, {"device": "spyre", "test": LOGIT, "variant": "", "reason": "flaky on trunk",

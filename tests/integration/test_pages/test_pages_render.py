@@ -27,7 +27,7 @@ class Reader(HTMLParser):
         self.ids: list[str] = []
         self.inline: list[str] = []
         self.quiet = 0
-        self.feed(source)
+        self.feed(source.replace("<wbr>", ""))
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -127,7 +127,7 @@ def test_pull_request_shows_the_newest_commit_and_folds_older_ones(client: Any, 
     world.job(fine, "unit (3.12)", "completed", "success", results={"passed": 10, "failed": 0})
     page, twin = read(client, "/pr/171234"), client.get("/pr/171234.json").json()
 
-    assert twin["sentence"] == "This commit breaks torch-spyre/torch-spyre."
+    assert twin["sentence"] == "This commit breaks 1 test on torch-spyre/torch-spyre."
     assert [d["id"] for d in twin["dispatches"]] == [failed, fine], "what broke comes first"
     [spyre, acme] = twin["dispatches"]
     assert spyre["url"] == f"https://relay.example/run/{failed}"
@@ -215,7 +215,7 @@ def test_device_time_is_summed_shared_out_and_called_an_estimate(client: Any, wo
     assert "an estimate, good for comparing" in text
     assert 'aria-label="75.0 percent"' in source
     assert '<rect class="bar" width="75.00" height="8"/>' in source
-    assert "on the device read 3.0 GB, written 1.0 KB, 8 sticks, h2d 40 B, d2h 2 B" in text
+    assert "300 µs read 3.0 GB, written 1.0 KB, 8 sticks, to the device 40 B, from it 2 B" in text
 
 
 def test_a_run_that_was_not_metered_has_no_device_time(client: Any, world: Any) -> None:

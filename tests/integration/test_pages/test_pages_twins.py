@@ -11,6 +11,8 @@ from typing import Any
 import page_seed
 import page_sign_in
 import pytest
+from fastapi.datastructures import DefaultPlaceholder
+from fastapi.responses import HTMLResponse
 from fastapi.testclient import TestClient
 
 from relay.artifacts import artifacts
@@ -18,6 +20,7 @@ from relay.settings import Settings
 from relay.store import audit, test_names
 from relay.store.db import migrate, open_engine
 from relay.web.app import create_app
+from relay.web.page_route import PageRoute
 from relay.web.twins.table import OTHERS, TWINS, examples
 
 LOGIT = "test/test_ops.py::TestCommon::test_out"
@@ -109,14 +112,32 @@ def test_twins_of_a_busy_relay(settings: Settings) -> None:
             assert max(cells) == (7 if repo == seeded.backend else 1), repo
 
 
-def test_every_address_that_ends_like_a_twin_is_described(client: Any) -> None:
-    paths, todo = set(), list(client.app.routes)
+def routes_of(app: Any) -> list[Any]:
+    found, todo = [], list(app.routes)
     while todo:
         route = todo.pop()
         todo += getattr(getattr(route, "original_router", None), "routes", [])
-        if getattr(route, "path", "").endswith(".json"):
-            paths.add(route.path)
+        if getattr(route, "path", None):
+            found.append(route)
+    return found
+
+
+def test_every_address_that_ends_like_a_twin_is_described(client: Any) -> None:
+    paths = {route.path for route in routes_of(client.app) if route.path.endswith(".json")}
     assert paths - {"/openapi.json"} == set(TWINS) | set(OTHERS)
+
+
+def is_html(response: Any) -> bool:
+    kind = response.value if isinstance(response, DefaultPlaceholder) else response
+    return issubclass(kind, HTMLResponse)
+
+
+def test_every_page_has_a_twin(client: Any) -> None:
+    pages = {
+        route.path for route in routes_of(client.app) if isinstance(route, PageRoute) and is_html(route.response_class)
+    }
+    assert len(pages) >= 16
+    assert [path for path in sorted(pages) if f"{'/index' if path == '/' else path}.json" not in TWINS] == []
 
 
 @pytest.mark.parametrize("path", TWINS)

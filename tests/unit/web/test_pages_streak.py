@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from relay.web.pages_streak import failing_since
+from relay.web.pages_streak import failing_since, passing
 
 
 def runs(words: str) -> list[dict[str, Any]]:
@@ -33,6 +33,11 @@ def test_failures_in_a_row_count_from_the_newest(words: str, count: int, at: flo
 @pytest.mark.parametrize("words", ["", "s", "ffs", "nr", "fsr"])
 def test_what_does_not_fail_now_has_no_row(words: str) -> None:
     assert failing_since(runs(words)) is None
+
+
+@pytest.mark.parametrize(("words", "count"), [("", 0), ("f", 0), ("ss", 2), ("sfss", 2), ("ssf", 0), ("sns", 2)])
+def test_passes_in_a_row_count_from_the_newest(words: str, count: int) -> None:
+    assert passing(runs(words)) == count
 
 
 def test_runs_of_one_pull_request_are_one() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from relay.settings import Settings
@@ -94,49 +92,6 @@ def test_links_of_a_view_keep_what_was_chosen() -> None:
     assert with_query("/run/1", {}, outcome="a&b=c") == "/run/1?outcome=a%26b%3Dc"
 
 
-def dispatch(downstream: str, state: str, conclusion: str | None = None) -> dict[str, Any]:
-    return {"downstream": downstream, "state": state, "conclusion": conclusion}
-
-
-@pytest.mark.parametrize(
-    ("dispatches", "said"),
-    [
-        ([dispatch("a/a", "completed", "success")], "This commit is fine on a/a."),
-        ([dispatch("a/a", "completed", "failure")], "This commit breaks a/a."),
-        (
-            [dispatch("a/a", "completed", "failure"), dispatch("b/b", "running"), dispatch("c/c", "superseded")],
-            "This commit breaks a/a, and is still running on b/b.",
-        ),
-        (
-            [dispatch("a/a", "completed", "success"), dispatch("b/b", "completed", "neutral")],
-            "Nothing broke, but it is not a full answer for b/b: see why below.",
-        ),
-        (
-            [dispatch("a/a", "failed"), dispatch("b/b", "completed", "success")],
-            "This commit could not be run on a/a.",
-        ),
-        # ended by the relay itself: neutral, whatever the state says
-        ([dispatch("a/a", "failed", "neutral")], "Nothing broke, but it is not a full answer for a/a: see why below."),
-        ([dispatch("a/a", "superseded")], "Every run of this commit was superseded."),
-        (
-            [dispatch(n, "completed", "success") for n in ("a/a", "b/b")],
-            "This commit is fine on 2 backends (a/a, b/b).",
-        ),
-        ([dispatch("a/a", "completed", "cancelled")], "1 run ended."),
-    ],
-)
-def test_one_line_about_a_pull_request(dispatches: list[dict[str, Any]], said: str) -> None:
-    assert text.pr_sentence(dispatches) == said
-
-
-def test_what_needs_eyes_comes_first() -> None:
-    words = ["superseded", "success", "running", "neutral", "failure"]
-    found = text.bad_first(
-        [dispatch(w, "completed" if w != "running" else w, None if w == "running" else w) for w in words]
-    )
-    assert [d["downstream"] for d in found] == ["failure", "running", "neutral", "success", "superseded"]
-
-
 def test_upstream_text_cannot_end_or_forge_a_message() -> None:
     sent = message("one\r\rdata: two\n\nevent: closed\r\n")
     assert sent.endswith("\n\n")
@@ -171,3 +126,8 @@ def test_a_reported_address_is_a_link_only_where_the_host_is_known() -> None:
         "https://evil.example/#github.com",
     ):
         assert text.known(url, hosts) is None, url
+
+
+def test_names_go_on_in_the_next_line_after_their_parts() -> None:
+    said = str(text.breaks("test/a.py::TestA::test_x__y <b>"))
+    assert said == "test/<wbr>a.py::<wbr>TestA::<wbr>test_<wbr>x__<wbr>y &lt;b&gt;"

@@ -1,4 +1,5 @@
-// Draws every element with data-plot: {kind: "time" | "bars", x or names, unit, series: [{label, points}]}.
+// Draws every element with data-plot: {kind: "time" | "bars", x or names, unit, x_label, y_label,
+// series: [{label, points}]}.
 // The same numbers stand beside it as text; without this script nothing is missing but the picture.
 (() => {
   const drawn = new Map()
@@ -38,9 +39,9 @@
       scales: { x: { time: !bars, range: bars ? [-0.6, plot.names.length - 0.4] : undefined }, y: { range: (u, min, max) => [0, Math.max(max, 1e-3) * 1.08] } },
       axes: [
         bars
-          ? { ...axis, grid: { show: false }, label: plot.x_label, labelSize: 18, labelFont: '12px system-ui', splits: () => plot.names.map((_, n) => n), values: (u, at) => at.map((n) => plot.names[n].replace(' to ', '–').replace(' and more', '+')) }
+          ? { ...axis, grid: { show: false }, label: plot.x_label, labelSize: 18, labelGap: 0, labelFont: '12px system-ui', splits: () => plot.names.map((_, n) => n), values: (u, at) => at.map((n) => plot.names[n].replace(' to ', '–').replace(' and more', '+')) }
           : { ...axis, values: times },
-        { ...axis, size: 62, incrs: plot.unit === 's' ? seconds : undefined, values: (u, at) => at.map((v) => said(v, plot.unit)) },
+        { ...axis, size: 62, label: plot.y_label, labelSize: 18, labelFont: '12px system-ui', incrs: plot.unit === 's' ? seconds : undefined, values: (u, at) => at.map((v) => said(v, plot.unit)) },
       ],
       series: [
         bars ? { label: plot.x_label, value: (u, n) => plot.names[n] ?? '–' } : { label: 'when (UTC)', value: (u, t) => (t == null ? '' : new Date(t * 1000).toISOString().slice(0, 16).replace('T', ' ')) },
