@@ -44,7 +44,14 @@ def on_signals(numbers: Iterable[int], call: Callable[[], None]) -> None:
     A handler runs between any two steps of the main thread, which may just hold the lock that ``Event.set`` takes (it
     does, for a moment of each ``Event.wait``), and would then wait for itself for ever. ``SimpleQueue.put`` is what the
     standard library gives for that place."""
-    came: queue.SimpleQueue[int] = queue.SimpleQueue()
+    tell = for_handlers(call)
+    for number in numbers:
+        signal.signal(number, lambda *_: tell())
+
+
+def for_handlers(call: Callable[[], None]) -> Callable[[], None]:
+    """What a signal's handler may call to have a thread call ``call``, see `on_signals`."""
+    came: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def heed() -> None:
         while True:
@@ -52,8 +59,7 @@ def on_signals(numbers: Iterable[int], call: Callable[[], None]) -> None:
             call()
 
     threading.Thread(target=heed, name="signals", daemon=True).start()
-    for number in numbers:
-        signal.signal(number, lambda number, _: came.put(number))
+    return lambda: came.put(None)
 
 
 def _begin(nice: int) -> None:

@@ -157,6 +157,14 @@ class Relay:
         with reading(self.engine) as conn:
             return conn.execute(select(shard).where(shard.c.id == key)).one()
 
+    def message(self, key: str) -> str | None:
+        """Of a shard of one variant."""
+        with reading(self.engine) as conn:
+            text: str | None = conn.execute(
+                select(result_table.c.message).where(result_table.c.shard_id == key)
+            ).scalar_one()
+        return text
+
     def outcomes(self, key: str) -> dict[str, str]:
         with reading(self.engine) as conn:
             rows = conn.execute(select(result_table).where(result_table.c.shard_id == key)).all()

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
+import threading
 
 import structlog
 
 from relay import alive, logs
 from relay.errors import SettingsError
+from relay.procs import on_signals
+from relay.worker import adapters, greeting, sandbox
 from relay.worker import config as worker_config
-from relay.worker import greeting, sandbox
 from relay.worker.runners import Runners
 
 OPTIONS = {
@@ -48,15 +51,23 @@ def main(argv: list[str] | None = None) -> int:
     logs.setup("worker")
     logs.only_stderr()
 
-    runners = Runners(config.folder)
+    runners = Runners(config.folder, adapters.of(config.device, config.plugin))
     try:
         # first of all, for torch takes longest; and in the main thread, with whose end all ends that it starts
         runners.start()
     except OSError as exc:
         structlog.get_logger(__name__).error("nothing is started ahead", why=str(exc))  # the next shard tries again
+    # Celery is imported while torch is, by the process beside
     from relay.worker.celery_app import make_app
 
-    app = make_app(config, runners)
+    stop = threading.Event()
+    on_signals((signal.SIGTERM, signal.SIGINT), stop.set)  # until Celery listens to them
+    app = make_app(config, runners, stop)
+    told = (config, stop, lambda: runners.held)
+    threading.Thread(target=greeting.keep_greeting, args=told, name="hello", daemon=True).start()
+    if not runners.wait(stop):
+        runners.close()
+        return 0
     app.worker_main(
         ["--quiet", "worker", "--pool=solo", f"--queues={config.queue}", f"--hostname={config.name}@%h",
          "--loglevel=WARNING", "--without-gossip", "--without-mingle", "--without-heartbeat"]

@@ -52,6 +52,18 @@ class Adapter:
     def metered(self) -> bool:
         return not self.package
 
+    @property
+    def fits(self) -> bool:
+        """Whether this process may run it: it has imported no torch yet, or has this very device in place."""
+        if _in_place:
+            return _in_place[0] == self.key
+        return not self.package or "torch" not in sys.modules
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Equal for adapters that a process can have in place of each other: of a package's devices there is one."""
+        return (self.device, self.package) if self.package else ("", "")
+
     def check(self) -> None:
         """Raises AdapterMissing where the package is not installed, or a node is not there. Imports nothing of it."""
         for pattern in self.nodes:
@@ -71,6 +83,7 @@ class Adapter:
         """In the host, once torch is imported: registers the device. AdapterMissing, AlreadyInitialised."""
         if not self.package:
             device.install()
+            _in_place[:] = [self.key]
             return
         self.check()
         importlib.import_module(self.package)
@@ -84,6 +97,7 @@ class Adapter:
                 "RELAY_WORKER_PLUGIN names the package of the device that RELAY_WORKER_DEVICE names",
             )
         self.check_untouched()
+        _in_place[:] = [self.key]
 
     def begin(self, capability: Capability | None) -> None:
         """In the collector, before the first test file is imported."""
@@ -111,6 +125,10 @@ class Adapter:
                 f"the device {self.device} was initialised before a test process was forked",
                 "a test file, or the plugin, uses the device while it is imported",
             )
+
+
+_in_place: list[tuple[str, str]] = []
+"""Device and package that torch was imported with in this process, or in the one that it was forked from."""
 
 
 def nodes_of(patterns: Iterable[str], dev: Path = Path("/dev")) -> tuple[Path, ...]:

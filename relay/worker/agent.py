@@ -21,7 +21,8 @@ from relay.protocol import LOGS, RELEASE
 from relay.worker import adapters, overlay, room, sandbox
 from relay.worker.client import Client, Refused, patient
 from relay.worker.config import WorkerConfig
-from relay.worker.runners import Order, Runners, Running
+from relay.worker.runners import Runners
+from relay.worker.running import Order, Running
 from relay.worker.shipping import Shipping
 from relay.worker.trees import Trees
 from selector.faults import environment_fault
@@ -35,6 +36,8 @@ BUFFERED_LINES = 2000
 END_S = 3.0
 """Seconds a runner gets to tidy up before it is killed."""
 MAX_LINE = 1 << 20
+RUNNERS = 3
+"""Runners that one lease starts when they are killed: each goes on after what the one before has said."""
 TRACE_S = 10.0
 """Seconds that a trace waits for the relay, or its store, at the end of its shard."""
 
@@ -42,14 +45,15 @@ TRACE_S = 10.0
 def run_shard(
     shard_id: str, config: WorkerConfig, stop: threading.Event | None = None, runners: Runners | None = None
 ) -> None:
-    """Leases and runs a shard, once there is room for it on the disk. Returns quietly when there is nothing to do
-    (done, taken, lost, cancelled, stopping).
+    """Leases and runs a shard, once there is room for it on the disk and torch is imported. Returns quietly when there
+    is nothing to do (done, taken, lost, cancelled, stopping).
 
     ``runners`` holds warm processes of this thread's; without it the shard's runner is started cold.
     Raises RelayError only when not even the relay could be told what went wrong.
     """
     stop = stop or threading.Event()
-    if not room.wait(config.folder, stop):
+    runners = runners or Runners(config.folder, adapters.of(config.device, config.plugin))
+    if not room.wait(config.folder, stop) or not runners.wait(stop):
         return
     with Client(config.url, config.key) as client:
         try:
@@ -62,7 +66,7 @@ def run_shard(
             log.info("shard not leased", shard=shard_id, why=exc.message)
             return
     with Client(config.url, str(lease["token"])) as client:
-        _Leased(shard_id, lease, config, client, stop, runners or Runners(config.folder)).run()
+        _Leased(shard_id, lease, config, client, stop, runners).run()
 
 
 class _Leased:
@@ -77,7 +81,9 @@ class _Leased:
         self._beat_s = float(lease.get("heartbeat_s") or 3.0)
         self._over = threading.Event()  # nothing more to send: lost, cancelled, stopping
         self._cancelled = False
-        self._heard = time.monotonic()
+        self._heard = self._began = time.monotonic()
+        self._said: list[str] = []
+        """Keys of the variants that a runner of this lease has an outcome of."""
 
     def run(self) -> None:
         beats = threading.Thread(target=self._beat, name=f"heartbeat-{self._id}", daemon=True)
@@ -179,10 +185,8 @@ class _Leased:
 
     def _runner(self, tmp: Path, tree: Path, files: tuple[str, ...]) -> dict[str, Any]:
         """Runs the runner and sends its lines. Returns its last line: ``{"report": …}`` or ``{"failed": …}``."""
-        spec = tmp / "spec.json"
+        spec, shard = tmp / "spec.json", self._lease["shard"]
         told = {
-            "shard": self._lease["shard"],
-            "done": self._lease.get("done") or [],
             "plugin": self._config.plugin,
             "nodes": self._config.nodes,
             "module_packages": self._config.module_packages,
@@ -192,9 +196,29 @@ class _Leased:
             told["log"] = str(tmp / "printed.log")
             shipping = Shipping(self._client, self._id, tmp / "printed.log")
         trace = tmp / "trace.gz"
-        if self._lease["shard"].get("follow"):
+        if shard.get("follow"):
             told["trace"] = str(trace)
-        spec.write_text(json.dumps(told))
+        for left in reversed(range(RUNNERS)):
+            limits = shard.get("limits") or {}
+            if "shard_s" in limits:  # the lease's time, not each runner's
+                limits = {**limits, "shard_s": max(1.0, limits["shard_s"] - (time.monotonic() - self._began))}
+            done = [*(self._lease.get("done") or ()), *self._said]
+            spec.write_text(json.dumps({**told, "shard": {**shard, "limits": limits}, "done": done}))
+            ended, how = self._one_runner(tmp, tree, files, shipping)
+            if ended is not None or self._over.is_set() or self._stop.is_set():
+                break
+            log.warning("the runner was lost", shard=self._id, why=how, said=len(self._said), left=left)
+        if shipping is not None and not self._over.is_set():
+            shipping.finish(stop=lambda: self._stop.is_set() or self._lost)
+        if trace.exists() and not self._over.is_set() and not self._stop.is_set():
+            self._tell(trace.read_bytes())
+        return {"failed": how} if ended is None else ended
+
+    def _one_runner(
+        self, tmp: Path, tree: Path, files: tuple[str, ...], shipping: Shipping | None
+    ) -> tuple[dict[str, Any] | None, str]:
+        """(the last line of one runner, None when it had none; how it ended)."""
+        spec = tmp / "spec.json"
         read, write = os.pipe()
         with open(tmp / "runner.log", "wb") as out:
             order = Order(
@@ -205,18 +229,12 @@ class _Leased:
         os.close(write)
         try:
             last = self._stream(read, shipping)
-            if shipping is not None and not self._over.is_set():
-                shipping.finish(stop=lambda: self._stop.is_set() or self._lost)
-            if trace.exists() and not self._over.is_set() and not self._stop.is_set():
-                self._tell(trace.read_bytes())
         finally:
             os.close(read)
             _end(running)
             self._runners.done(running)
-        if last is None:
-            words = (tmp / "runner.log").read_bytes()[-2000:].decode("utf-8", "replace").strip()
-            last = {"failed": f"{running.how}: {words}" if words else running.how}
-        return last
+        words = (tmp / "runner.log").read_bytes()[-2000:].decode("utf-8", "replace").strip()
+        return last, f"{running.how}: {words}" if words else running.how
 
     def _tell(self, trace: bytes) -> None:
         """What the tests ran. The relay without it has the results all the same, and asks again another day."""
@@ -232,8 +250,9 @@ class _Leased:
         return f"{self._lease['shard'].get('dispatch_id')}:{tree}:{tree.stat().st_ino}"
 
     def _overlaid(self, tree: Path, files: tuple[str, ...]) -> bool:
-        """Whether torch must be imported anew: it is the head's, or another device than the warm process's."""
-        if adapters.of(str(self._lease["shard"]["device"]), self._config.plugin).package:
+        """Whether torch must be imported anew: it is the head's, or another device than the worker's own is asked."""
+        wanted_device = adapters.of(str(self._lease["shard"]["device"]), self._config.plugin)
+        if wanted_device.key != self._runners.adapter.key:
             return True
         site = overlay.installed_site()
         wanted = self._lease["shard"]["runtime"]["kind"] == "overlay" and site is not None
@@ -258,6 +277,7 @@ class _Leased:
                         last = value
                     else:
                         pending.append(value)
+                        self._said.append(f"{value['test'].rpartition('::')[0]}::{value['variant']}")
             now = time.monotonic()
             if pending and (len(pending) >= FLUSH_LINES or now - sent_at >= FLUSH_S or not pipe_open):
                 sent_at = now

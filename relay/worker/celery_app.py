@@ -15,8 +15,9 @@ from celery import Celery, signals
 from celery.worker import state
 
 from relay.errors import RelayError
+from relay.procs import for_handlers
 from relay.queue.app import new_app
-from relay.worker import agent, greeting
+from relay.worker import agent
 from relay.worker.config import WorkerConfig
 from relay.worker.runners import Runners
 
@@ -24,13 +25,11 @@ log = structlog.get_logger(__name__)
 TASK = "relay.run_shard"
 
 
-def make_app(config: WorkerConfig, runners: Runners) -> Celery:
-    """The app of one worker, which runs shards on ``runners`` and closes them at its end. Starts greeting when the
-    worker is ready. When it shuts down, its shard may end within
-    ``drain_s`` seconds, or is handed back."""
+def make_app(config: WorkerConfig, runners: Runners, stop: threading.Event) -> Celery:
+    """The app of one worker, which runs shards on ``runners`` and closes them at its end. When it shuts down, its shard
+    may end within ``drain_s`` seconds, or is handed back; then ``stop`` is set."""
     app = new_app("relay-worker", config.broker_url, (config.queue,), default_queue=config.queue)
     app.conf.update(worker_pool="solo", worker_concurrency=1)
-    stop = threading.Event()
     done = [0]
 
     def run_shard(shard_id: str) -> None:
@@ -47,10 +46,11 @@ def make_app(config: WorkerConfig, runners: Runners) -> Celery:
 
     app.task(run_shard, name=TASK)
 
-    def ready(sender: Any = None, **_: Any) -> None:
-        threading.Thread(target=greeting.keep_greeting, args=(config, stop), name="hello", daemon=True).start()
+    def ready(**_: Any) -> None:
+        if stop.is_set():  # told so before Celery listened to signals
+            state.should_stop = 0
 
-    def leaving(**_: Any) -> None:
+    def end() -> None:
         # Celery takes nothing new from here on, and ends when the shard that runs has
         if config.drain_s > 0:
             log.info("stopping", drain_s=config.drain_s)
@@ -59,6 +59,12 @@ def make_app(config: WorkerConfig, runners: Runners) -> Celery:
             late.start()
         else:
             stop.set()
+
+    # Celery says it in its handler, and the thread that this interrupts may just wait for `stop`
+    tell = for_handlers(end)
+
+    def leaving(**_: Any) -> None:
+        tell()
 
     def gone(**_: Any) -> None:
         runners.close()

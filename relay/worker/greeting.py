@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -82,14 +83,18 @@ def hello(config: WorkerConfig, held: str = "", held_s: float = 0.0) -> dict[str
     return answer
 
 
-def keep_greeting(config: WorkerConfig, stop: threading.Event) -> None:
-    """Says hello every 30 s until ``stop``, and when the room on the disk is gone or there again; while the relay does
-    not answer, twice a second. For a thread."""
+def keep_greeting(config: WorkerConfig, stop: threading.Event, why: Callable[[], str] = str) -> None:
+    """Says hello every 30 s until ``stop``, and when no shard is taken any more (the disk has no room, or ``why`` says
+    something) or again; while the relay does not answer, twice a second. For a thread."""
+
+    def holds() -> str:
+        return room.lacking(config.folder) or why()
+
     greeted = False
     since = time.monotonic()
     while not stop.is_set():
         pause = EVERY_S
-        held = room.lacking(config.folder)
+        held = holds()
         if not held:
             since = time.monotonic()
         try:
@@ -106,5 +111,5 @@ def keep_greeting(config: WorkerConfig, stop: threading.Event) -> None:
             greeted, pause = False, 5.0
         until = time.monotonic() + pause
         while not stop.wait(min(room.LOOK_S, pause)) and time.monotonic() < until:
-            if bool(room.lacking(config.folder)) != bool(held):
+            if bool(holds()) != bool(held):
                 break

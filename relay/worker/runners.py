@@ -9,171 +9,77 @@ from __future__ import annotations
 import json
 import os
 import select
-import signal
 import socket
 import subprocess
-import sys
-from dataclasses import dataclass
+import threading
+import time
 from pathlib import Path
-from typing import Protocol
 
 import structlog
 
-import relay
-from relay.worker import sandbox
+from relay import alive
+from relay.worker import adapters, sandbox
+from relay.worker.outcome import died
+from relay.worker.running import TIDY_S, Cold, Forked, Order, Running, environment, program
 
 log = structlog.get_logger(__name__)
 START_S = 120.0
 """Seconds in which a warm process must have imported torch."""
-TIDY_S = 3.0
-"""Seconds a supervisor that is no longer needed gets to tidy up."""
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """A shard to run. ``head``: key of the head whose code is imported, None: nothing is kept for another shard;
-    ``overlay``: torch itself is the head's; ``out`` and ``log`` are descriptors."""
-
-    spec: Path
-    tree: Path
-    out: int
-    log: int
-    head: str | None = None
-    overlay: bool = False
-    strict: bool = False
-
-
-class Running(Protocol):
-    """A runner at work."""
-
-    def wait(self, seconds: float) -> bool:
-        """Whether it has ended, after waiting for at most ``seconds``."""
-
-    def terminate(self) -> None:
-        """Asks it to end and to tidy up."""
-
-    def kill(self) -> None:
-        """Ends it, with all below it."""
-
-    @property
-    def how(self) -> str:
-        """How it ended, for people."""
-
-
-class Cold:
-    """A runner of its own, which imports torch itself."""
-
-    def __init__(self, order: Order, room: Path) -> None:
-        command = [*_program("runner"), "--spec", str(order.spec), "--tree", str(order.tree)]
-        command += ["--out-fd", str(order.out), "--parent", str(os.getpid()), *(["--strict"] if order.strict else [])]
-        self._process = subprocess.Popen(
-            command,
-            env=_environment(room),
-            cwd=room,
-            stdin=subprocess.DEVNULL,
-            stdout=order.log,
-            stderr=order.log,
-            pass_fds=[order.out],
-        )
-
-    def wait(self, seconds: float) -> bool:
-        try:
-            self._process.wait(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
-
-    def terminate(self) -> None:
-        self._process.send_signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    @property
-    def how(self) -> str:
-        return f"the runner ended with status {self._process.returncode}"
-
-
-class Forked:
-    """A supervisor that was forked from a warm process, and its socket."""
-
-    def __init__(self, control: socket.socket, pidfd: int, head: str | None) -> None:
-        self._control, self._pidfd, self.head = control, pidfd, head
-        self.ended: int | None = None
-        self.gone = False
-
-    def run(self, order: Order) -> None:
-        """Gives it a shard. Raises OSError when it is gone."""
-        self.ended = None
-        request = {"spec": str(order.spec), "tree": str(order.tree), "strict": order.strict,
-                   "keep": order.head is not None}  # fmt: skip
-        socket.send_fds(self._control, [json.dumps(request).encode()], [order.out, order.log])
-
-    def wait(self, seconds: float) -> bool:
-        if self.ended is None and not self.gone:
-            ready, _, _ = select.select([self._control.fileno(), self._pidfd], [], [], seconds)
-            if self._control.fileno() in ready:
-                try:
-                    answer = self._control.recv(1 << 12)
-                except OSError:
-                    answer = b""
-                if answer:
-                    self.ended = int(json.loads(answer)["ended"])
-                else:
-                    self.gone = True
-            elif self._pidfd in ready:
-                self.gone = True
-        return self.ended is not None or self.gone
-
-    def terminate(self) -> None:
-        self._signal(signal.SIGTERM)
-        self.gone = self._ends(TIDY_S)
-
-    def kill(self) -> None:
-        self._signal(signal.SIGKILL)
-        self._ends(TIDY_S)
-        self.gone = True
-
-    def close(self) -> None:
-        """Lets it go: it tidies up when nobody can ask it for anything any more."""
-        self._control.close()
-        if not self._ends(TIDY_S):
-            self._signal(signal.SIGKILL)
-        os.close(self._pidfd)
-
-    def _signal(self, number: int) -> None:
-        try:
-            signal.pidfd_send_signal(self._pidfd, number)
-        except ProcessLookupError:
-            self.gone = True
-
-    def _ends(self, seconds: float) -> bool:
-        return bool(select.select([self._pidfd], [], [], seconds)[0])
-
-    @property
-    def how(self) -> str:
-        return "the runner was killed" if self.ended is None else f"the runner ended with status {self.ended}"
+LOOK_S = 0.5
+AGAIN_S = 15.0
+"""Seconds after which a torch that could not be imported is tried again: somebody may have mended it."""
 
 
 class Warm:
-    """A warm process and the socket to it."""
+    """A warm process and the socket to it. ``adapter``: the device that it imports torch with, None: without torch."""
 
-    def __init__(self, room: Path, *, torch: bool) -> None:
+    def __init__(self, room: Path, adapter: adapters.Adapter | None = None) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [*_program("warm"), "--control-fd", str(theirs.fileno())]
-        command += ["--parent", str(os.getpid()), "--room", str(room), *(["--torch"] if torch else [])]
-        with open(room.parent / f"warm{'-torch' if torch else ''}.log", "wb") as out:
+        command = [*program("warm"), "--control-fd", str(theirs.fileno())]
+        command += ["--parent", str(os.getpid()), "--room", str(room)]
+        if adapter is not None:
+            command += ["--torch", f"--device={adapter.device}", f"--plugin={adapter.package}"]
+        self._log = room.parent / f"warm{'-torch' if adapter else ''}.log"
+        self._began = time.monotonic()
+        self.problem: str | None = None
+        """Why it cannot be forked from: "" when it can, None while that is not known."""
+        self.apart = ""
+        """What the device's package leaves behind that no fork has."""
+        with open(self._log, "wb") as out:
             self._process = subprocess.Popen(
-                command, env=_environment(room), cwd=room, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                command, env=environment(room), cwd=room, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                 pass_fds=[theirs.fileno()],
             )  # fmt: skip
         theirs.close()
         self._control = ours
         self._control.settimeout(START_S)
 
+    def wait(self, seconds: float) -> bool:
+        """Whether its ``problem`` is known, after waiting for at most ``seconds``."""
+        if self.problem is None and select.select([self._control.fileno()], [], [], seconds)[0]:
+            try:
+                data = self._control.recv(1 << 14)
+            except OSError:
+                data = b""
+            told = json.loads(data) if data else {"failed": self._last_words()}
+            self.apart = told.get("apart", "")
+            self.problem = self.apart or told.get("failed", "")
+        elif self.problem is None and time.monotonic() - self._began > START_S:
+            self.problem = f"importing torch took more than {START_S:g} s"
+        return self.problem is not None
+
+    def _last_words(self) -> str:
+        try:
+            how = died(self._process.wait(TIDY_S), "the process that imports torch")
+        except subprocess.TimeoutExpired:
+            how = "the process that imports torch does not answer"
+        tail = self._log.read_bytes()[-600:].decode("utf-8", "replace").strip()
+        return f"{how}; its output ends: {tail}" if tail else how
+
     def fork(self, head: str | None) -> Forked:
-        """A supervisor. Raises OSError when the process is gone or does not answer."""
+        """A supervisor. Raises OSError when the process is gone, cannot be forked from or does not answer."""
+        if not self.wait(START_S) or self.problem:
+            raise ChildProcessError(self.problem or "the warm process does not answer")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with theirs:
@@ -201,10 +107,15 @@ class Warm:
 
 
 class Runners:
-    """A worker's warm processes and the supervisor that is kept for another shard of the same head."""
+    """A worker's warm processes and the supervisor that is kept for another shard of the same head. ``adapter``: the
+    device that the worker is for."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, adapter: adapters.Adapter = adapters.EMULATED) -> None:
         self.room = folder / "tmp"
+        self.adapter = adapter
+        self.held = ""
+        """Why no shard is taken now; "" while nothing is known against it."""
+        self._apart = False
         self._warm: dict[bool, Warm] = {}
         self._kept: Forked | None = None
         self._ahead = False
@@ -215,6 +126,37 @@ class Runners:
         self.sweep()
         for torch in (True, False):
             self._of(torch)
+
+    def wait(self, stop: threading.Event) -> bool:
+        """Returns when the worker's torch is imported with its device, so that no lease waits for it: True; False when
+        the worker stops first. While that fails, ``held`` says why, and it is tried again. At once where nothing is
+        started ahead."""
+        while self._ahead and not self._apart and not stop.is_set():
+            alive.touch(alive.path())  # to be started anew would not mend it
+            try:
+                warm = self._of(True)
+                if warm.ended and warm.problem == "":  # it was there, and was killed since
+                    self._end_warm(True)
+                    continue
+                if not warm.wait(LOOK_S):
+                    continue
+                why, self._apart = warm.problem or "", bool(warm.apart)
+            except OSError as exc:
+                why = f"the process that imports torch cannot be started: {exc}"
+            if not why:
+                break
+            self._end_warm(True)
+            if self._apart:
+                log.warning("each shard imports torch by itself", why=why)
+                break
+            if why != self.held:
+                log.error("no shard is taken", why=why)
+            self.held = why
+            stop.wait(AGAIN_S)
+        if self.held and not stop.is_set():
+            log.info("shards are taken again")
+            self.held = ""
+        return not stop.is_set()
 
     def sweep(self) -> None:
         """Removes the folders of processes that were killed."""
@@ -233,12 +175,13 @@ class Runners:
             else:
                 return kept
         for _ in range(2 if self._ahead else 0):
+            torch = not order.overlay and not self._apart
             try:
-                forked = self._of(not order.overlay).fork(order.head)
+                forked = self._of(torch).fork(order.head)
                 forked.run(order)
             except OSError as exc:
                 log.warning("warm process started anew", why=str(exc))
-                self._end_warm(not order.overlay)
+                self._end_warm(torch)
             else:
                 return forked
         return Cold(order, self.room)
@@ -273,7 +216,7 @@ class Runners:
 
     def _of(self, torch: bool) -> Warm:
         if torch not in self._warm:
-            self._warm[torch] = Warm(self.room, torch=torch)
+            self._warm[torch] = Warm(self.room, self.adapter if torch else None)
         return self._warm[torch]
 
     def _take_kept(self, head: str | None) -> Forked | None:
@@ -286,22 +229,3 @@ class Runners:
             return kept
         kept.close()
         return None
-
-
-def _program(name: str) -> list[str]:
-    """A program beside this file, by its path. With ``-m`` the frames of runpy lie under every test, and upstream's
-    tests look through their stack: what is no module's file costs a look at every module there is, 20 ms a test."""
-    return [sys.executable, "-P", str(Path(__file__).with_name(f"{name}.py"))]
-
-
-def _environment(room: Path) -> dict[str, str]:
-    """Nothing of ours but what finds the program and the temporary folder."""
-    # the package's folder comes along for a worker that runs from a checkout
-    return {
-        "PATH": os.environ.get("PATH", os.defpath),
-        "LANG": "C.UTF-8",
-        "PYTHONPATH": str(Path(next(iter(relay.__path__))).absolute().parent),
-        "TMPDIR": str(room.absolute()),
-        "OMP_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
-    }

@@ -149,8 +149,8 @@ class Runner:
             )
         self._adapter = adapters.of(shard.device, shard.plugin, shard.nodes)
         self._adapter.check()
-        if self._adapter.package and "torch" in sys.modules:
-            raise RunnerError(f"this process has the emulated device: it cannot have {shard.device} beside it")
+        if not self._adapter.fits:
+            raise RunnerError(f"this process has another device: it cannot have {shard.device} beside it")
         self._isolation = isolation_here(self.tmp)
         if shard.runtime.kind is RuntimeKind.OVERLAY:
             self._lay_over()

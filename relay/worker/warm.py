@@ -1,8 +1,12 @@
 """A warm process that supervisors are forked from: ``python -m relay.worker.warm``, started by the worker.
 
-Two kinds. With ``--torch`` it holds the installed torch, the device and upstream's test library: a shard on it starts
-in milliseconds instead of 3 s. Without, it holds what torch imports from elsewhere, for shards whose torch is an
-overlay and must be imported afresh. It runs no upstream code, and nothing that ran any is ever forked from.
+Two kinds. With ``--torch`` it holds the installed torch, the worker's device (with the package that registers it) and
+upstream's test library: a shard on it starts in milliseconds instead of 3 s. Without, it holds what torch imports from
+elsewhere, for shards whose torch is an overlay and must be imported afresh. It runs no upstream code, and nothing that
+ran any is ever forked from.
+
+The first thing it says is what came of its imports: ``{}``; ``{"failed": why}``, and it ends; ``{"apart": why}`` where
+the device's package leaves something behind that no fork has, and it ends: each host then imports it by itself.
 """
 
 from __future__ import annotations
@@ -19,7 +23,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from relay.worker import overlay, runner, sandbox, shard_run
+from relay.errors import RelayError
+from relay.worker import adapters, overlay, runner, sandbox, shard_run
 from relay.worker.host import import_torch
 
 WARM_FOLDER = "relay-warm-"
@@ -62,6 +67,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--parent", type=int, required=True, help="the worker's process id")
     parser.add_argument("--room", required=True, help="folder for the supervisors' folders")
     parser.add_argument("--torch", action="store_true", help="import the installed torch")
+    parser.add_argument("--device", default="", help="the worker's device")
+    parser.add_argument("--plugin", default="", help="package that registers it; empty: emulated")
     args = parser.parse_args(argv)
     sandbox.die_with_parent(args.parent)
     sandbox.hide_process()
@@ -78,10 +85,15 @@ def main(argv: list[str] | None = None) -> int:
             _try_import(name)
         if not args.torch:
             _load_compiled_torch()
+            told = {}
         else:
-            import_torch()
-            for name in MORE_OF_TORCH:
-                _try_import(name)
+            told = _import_torch(adapters.of(args.device, args.plugin))
+        try:
+            control.send(json.dumps(told).encode())
+        except OSError:
+            return 0  # nobody waits for it any more
+        if told:
+            return 1
         gc.collect()
         gc.freeze()
         while True:
@@ -89,6 +101,35 @@ def main(argv: list[str] | None = None) -> int:
             if not message:
                 return 0
             _fork(control, fds[0], room)
+
+
+def _import_torch(adapter: adapters.Adapter) -> dict[str, str]:
+    """Imports torch with the device in place; -> what is said of it."""
+    before = _footing()
+    try:
+        import_torch(adapter=adapter)
+    except (Exception, SystemExit) as exc:  # noqa: BLE001 - a package may raise anything while it is imported
+        beside = f" with {adapter.package}" if adapter.package else ""
+        return {"failed": f"torch cannot be imported{beside}: {_words(exc)}"[:2000]}
+    for name in MORE_OF_TORCH:
+        _try_import(name)
+    left = [what for what, number in _footing().items() if number > before[what]]
+    return {"apart": f"{adapter.package} leaves {', '.join(left)}"} if adapter.package and left else {}
+
+
+def _words(exc: BaseException) -> str:
+    """What was raised, with its cause: torch puts words of its own before those of a device's package."""
+    said = str(exc) if isinstance(exc, RelayError) else f"{type(exc).__name__}: {exc}"
+    return f"{said} ({_words(exc.__cause__)})" if exc.__cause__ is not None else said
+
+
+def _footing() -> dict[str, int]:
+    """What a fork of this process would not have, or would share: its threads, children and open descriptors."""
+    return {
+        "threads": len(os.listdir("/proc/self/task")),
+        "processes": len(sandbox.descendants(os.getpid())),
+        "open files": len(os.listdir("/proc/self/fd")),
+    }
 
 
 def _load_compiled_torch() -> None:

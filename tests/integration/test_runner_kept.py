@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from relay.worker.runners import Order, Runners
+from relay.worker.runners import Runners
+from relay.worker.running import Order
 
 pytestmark = pytest.mark.torch
 
