@@ -333,8 +333,9 @@ def convolution_backward(
     return fallback(_aten.convolution_backward.default, *args)
 
 
-CHECKED_BY_TORCH = ("mode.values",)
-"""Operators that torch serves for every device, but with a list of its own devices in front."""
+CHECKED_BY_TORCH = ("mode.values", "native_group_norm")
+"""Operators that torch serves for every device, but with a list of its own devices in front, or by a view that memory
+in another order (channels last) does not allow."""
 
 DIRECT: dict[str, Kernel] = {
     "empty.memory_format": empty,

@@ -89,6 +89,18 @@ def strides_survive_the_way(at: str) -> None:
 
 
 @feature
+def norm_over_groups_of_channels_last(at: str) -> None:
+    x = torch.randn(2, 6, 4, 4).to(memory_format=torch.channels_last).requires_grad_()
+    on = x.detach().to(at).requires_grad_()
+    out, normed = (torch.nn.functional.group_norm(value, 3) for value in (x, on))
+    assert normed.is_contiguous(memory_format=torch.channels_last)
+    same(normed.detach(), out.detach())
+    out.square().sum().backward()
+    normed.square().sum().backward()
+    torch.testing.assert_close(on.grad.cpu(), x.grad)
+
+
+@feature
 def cast_on_the_way(at: str) -> None:
     x = torch.randn(3)
     same(x.to(at, torch.float64), x.double())
