@@ -55,7 +55,7 @@ BROKEN = """() => { const walk = document.createTreeWalker(document.querySelecto
   const range = document.createRange(), found = []
   for (let seen = 0; walk.nextNode() && seen < 4000;) { const text = walk.currentNode
     if (!text.parentElement.getClientRects().length || text.parentElement.closest('.hidden, .logview, pre')) continue
-    for (const word of text.data.matchAll(/[A-Za-z0-9]{3,14}/g)) { seen += 1
+    for (const word of text.data.matchAll(/(?<![A-Za-z0-9])[A-Za-z0-9]{3,14}(?![A-Za-z0-9])/g)) { seen += 1
       range.setStart(text, word.index); range.setEnd(text, word.index + word[0].length)
       const lines = [...range.getClientRects()].filter((r) => r.width > 0)
       if (new Set(lines.map((r) => Math.round(r.top / 8))).size > 1) found.push(text.data.trim().slice(0, 60)) } }

@@ -68,6 +68,7 @@ def backend(
         names, shown = _by_workflow(shown)
     if failing:
         shown = [commit for commit in shown if any(cell["conclusion"] in BAD for cell in commit["jobs"].values())]
+    _tell(conn, shown)
     key = repo.casefold()
     standing = levels.get(conn, key)
     newest = marks(conn, only=key)
@@ -97,6 +98,16 @@ def ever(conn: Connection, key: str) -> bool:
 def _cell(row: Any) -> dict[str, Any]:
     kept = ("workflow", "job", "status", "conclusion", "attempt", "url", "queue_s", "run_s", "run", "at")
     return {name: getattr(row, name) for name in kept}
+
+
+def _tell(conn: Connection, commits: list[dict[str, Any]]) -> None:
+    """What each commit is about and how our run of it ended, in words; None of another relay's."""
+    ids = [commit["run"] for commit in commits if commit["run"]]
+    columns = (dispatch.c.id, dispatch.c.pr_title, dispatch.c.summary)
+    told = {row.id: row for row in conn.execute(select(*columns).where(dispatch.c.id.in_(ids)))} if ids else {}
+    for commit in commits:
+        row = told.get(commit["run"])
+        commit["title"], commit["summary"] = (row.pr_title, row.summary) if row is not None else (None, None)
 
 
 def _by_workflow(commits: list[dict[str, Any]]) -> tuple[list[str], list[dict[str, Any]]]:

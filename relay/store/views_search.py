@@ -103,7 +103,7 @@ def runs_of_commit(conn: Connection, sha: str) -> list[dict[str, Any]]:
     """Runs of one whole commit, the newest first."""
     rows = conn.execute(
         select(dispatch.c.id, dispatch.c.downstream, dispatch.c.pr_number, dispatch.c.state, dispatch.c.conclusion,
-               dispatch.c.created_at)
+               dispatch.c.created_at, dispatch.c.summary.label("title"))
         .where(dispatch.c.head_sha == sha).order_by(dispatch.c.created_at.desc()).limit(MOST)
     )  # fmt: skip
     return plain_all(rows)

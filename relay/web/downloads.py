@@ -16,6 +16,7 @@ from relay.errors import BadRequest
 from relay.services import log_tails
 from relay.store import views_downloads
 from relay.web.page_route import PageRoute
+from relay.web.pages_text import tag
 from selector.model import Side
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -39,16 +40,16 @@ def jsonl(request: Request, id: str) -> StreamingResponse:
     """A line a result, of every side."""
     views_downloads.head(request.app.state.engine, id, None)  # 404 before the first byte
     lines = ("".join(json.dumps(row) + "\n" for row in page) for page in _pages(request, id, None))
-    return _file(lines, "application/x-ndjson", f"{id[:8]}.jsonl")
+    return _file(lines, "application/x-ndjson", f"{tag(id)}.jsonl")
 
 
 @router.get("/run/{id}/junit.xml")
 def junit(request: Request, id: str, side: Wanted = "head") -> StreamingResponse:
     found = views_downloads.head(request.app.state.engine, id, _side(side))
     suites = _suites(_pages(request, id, side))
-    name = f"{found['downstream']} {id[:8]}"
+    name = f"{found['downstream']} {tag(id)}"
     parts = result_reports.junit_parts(suites, found["counts"], found["seconds"], name)
-    return _file(parts, "application/xml", f"{id[:8]}-{side}.xml")
+    return _file(parts, "application/xml", f"{tag(id)}-{side}.xml")
 
 
 @router.get("/run/{id}/ctrf.json")
@@ -58,7 +59,7 @@ def ctrf(request: Request, id: str, side: Wanted = "head") -> StreamingResponse:
     began = found["started_at"] or found["created_at"]
     ended = found["closed_at"] or began
     parts = result_reports.ctrf_parts(lines, found["counts"], int(began * 1000), int(ended * 1000))
-    return _file(parts, "application/json", f"{id[:8]}-{side}.ctrf.json")
+    return _file(parts, "application/json", f"{tag(id)}-{side}.ctrf.json")
 
 
 def _pages(request: Request, id: str, side: str | None) -> Iterator[list[Map]]:

@@ -21,7 +21,7 @@ from relay.store.db import reading
 from relay.web.ansi import Painter
 from relay.web.page_route import PageRoute
 from relay.web.pages_render import render
-from relay.web.pages_text import SIDES
+from relay.web.pages_text import SIDES, tag
 
 Map = dict[str, Any]
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -147,7 +147,7 @@ def log_text(request: Request, id: str, shard: str, lease: Lease = None) -> Stre
     with reading(state.engine) as conn:
         found = views_log.of_shard(conn, id, shard, lease)
     pieces = printing.chunks(state.engine, artifacts(state.settings), shard, found["lease"], 0, found["size"])
-    name = f"{id[:8]}-{found['shard']['side']}-{found['shard']['index'] + 1}.txt"
+    name = f"{tag(id)}-{found['shard']['side']}-{found['shard']['index'] + 1}.txt"
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Content-Length": str(found["size"])}
     return StreamingResponse(pieces, media_type="text/plain; charset=utf-8", headers=headers)
 

@@ -60,6 +60,7 @@ def environment() -> Environment:
         number=text.number,
         plural=text.plural,
         short=text.short,
+        tag=text.tag,
         https=text.https,
         known=lambda url: text.known(url, _hosts.get()),
         test_href=text.test_href,

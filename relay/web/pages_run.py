@@ -19,6 +19,7 @@ from relay.web.pages_gantt import seconds_left
 from relay.web.pages_render import render
 from relay.web.pages_sentences import run_sentence
 from relay.web.pages_stages import progress, shard_progress, stages
+from relay.web.pages_text import tag
 
 Map = dict[str, Any]
 LOG_SHOWN = 8000
@@ -85,7 +86,7 @@ def run_json(request: Request, id: str, query: Annotated[RunQuery, Depends()]) -
 @router.get("/run/{id}", response_class=HTMLResponse)
 def run_page(request: Request, id: str, query: Annotated[RunQuery, Depends()]) -> str:
     data = run_data(request, id, query)
-    title = f"{data['run']['downstream']} · run {id[:8]}"
+    title = f"{data['run']['downstream']} · run {tag(id)}"
     days: float = request.app.state.settings.keep_details_days
     kept = f"{days:g} day{'' if days == 1 else 's'}" if _tidied(data, days) else None
     look = {"twin": f"/run/{id}.json", "query": query.given(), "tidied": kept}

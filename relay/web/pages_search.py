@@ -14,7 +14,7 @@ from relay.store import views_search
 from relay.store.db import reading
 from relay.web.page_route import PageRoute
 from relay.web.pages_render import render
-from relay.web.pages_text import plural, test_href
+from relay.web.pages_text import plural, tag, test_href
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Text = Annotated[str, Query(max_length=2000)]
@@ -59,7 +59,7 @@ def search_page(request: Request, q: Text = "") -> Response:
 
 
 def _run_hit(run: dict[str, Any], kind: str) -> dict[str, Any]:
-    return {"kind": kind, "href": f"/run/{run['id']}", "name": f"{run['downstream']} · {run['id'][:8]}", **run}
+    return {"kind": kind, "href": f"/run/{run['id']}", "name": f"{run['downstream']} · {tag(run['id'])}", **run}
 
 
 def _pull_href(pull: dict[str, Any], all: list[dict[str, Any]]) -> str:

@@ -192,7 +192,12 @@ def plural(n: int, one: str, many: str = "") -> str:
 
 def breaks(name: str) -> Markup:
     """A test's name, a path or what names some, escaped: it may go on in the next line after each of their parts."""
-    return Markup(re.sub(r"(::|/|_(?=[^_]))(?=.)", r"\1<wbr>", str(escape(name))))
+    return Markup(re.sub(r"(::|/|_(?!_)|:(?=[^:\s])|\.(?=[A-Za-z_]{4}))(?=.)", r"\1<wbr>", str(escape(name))))
+
+
+def tag(id: str) -> str:
+    """The end of a run's id, by which people tell it from another: it begins with the time, as its neighbours do."""
+    return id[-8:]
 
 
 def short(sha: str | None) -> str:

@@ -67,6 +67,8 @@ class GridRow(Part):
     event: str | None
     at: At
     run: Annotated[str | None, Field(description="The run's id; null: another relay's.")]
+    title: Annotated[str | None, Field(description="The pull request's.")]
+    summary: Annotated[str | None, Field(description="How our run of it ended, in a sentence.")]
     jobs: Annotated[dict[str, Cell], Field(description="By workflow / job.")]
 
 

@@ -156,7 +156,7 @@ class Hit(Part):
     name: str
     upstream: str | None = None
     number: int | None = None
-    title: str | None = None
+    title: Annotated[str | None, Field(description="Of a pull request; of a run what it came to.")] = None
     at: At | None = None
     sha: str | None = None
     pr_number: int | None = None

@@ -129,5 +129,7 @@ def test_a_reported_address_is_a_link_only_where_the_host_is_known() -> None:
 
 
 def test_names_go_on_in_the_next_line_after_their_parts() -> None:
-    said = str(text.breaks("test/a.py::TestA::test_x__y <b>"))
-    assert said == "test/<wbr>a.py::<wbr>TestA::<wbr>test_<wbr>x__<wbr>y &lt;b&gt;"
+    said = str(text.breaks("test/a.py::TestA::test_x__y <b>: 0.5, see hud:7:completed"))
+    assert said == (
+        "test/<wbr>a.py::<wbr>TestA::<wbr>test_<wbr>x__<wbr>y &lt;b&gt;: 0.5, see hud:<wbr>7:<wbr>completed"
+    )
