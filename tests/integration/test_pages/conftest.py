@@ -18,9 +18,10 @@ from sqlalchemy import Engine, insert, select, update
 from relay.artifacts import Artifacts, artifacts
 from relay.services import log_tails, printing
 from relay.settings import Settings
-from relay.store import shard_logs
+from relay.store import agents, shard_logs
 from relay.store.db import migrate, open_engine
 from relay.store.schema import (
+    agent_run,
     decision,
     delivery,
     dispatch,
@@ -158,6 +159,17 @@ class World:
         row = {"evidence": evidence, "confidence": 0.9, "by": "rules"}
         self.put(decision, {"dispatch_id": dispatch_id, "stage": stage, "subject": subject, "verdict": verdict,
                             "code": code, "reason": reason, **row})  # fmt: skip
+
+    def asked(self, dispatch_id: str, *transcript: tuple[str, str], reason: str = "two of three were taken") -> None:
+        """A model was asked about the run; ``transcript``: roles and what they said."""
+        row = {
+            "device": "spyre", "stage": "triage", "agent": "model", "model": "api.example/m-1", "prompt_version": "7",
+            "abilities": "tools", "in_force": True, "code": "agent-answered", "reason": reason, "steps": 2,
+            "tokens_read": 1200, "tokens_written": 80, "usd": 0.0123, "seconds": 3.5, "refused": [],
+            "taken": [{"subject": UNARY, "said": "relevant", "reason": "runs over all ops", "code": ""}],
+        }  # fmt: skip
+        told = agents.pack([{"role": role, "text": said} for role, said in transcript])
+        self.put(agent_run, {"dispatch_id": dispatch_id, "created_at": self.now - 79, "transcript": told, **row})
 
     def effect(self, dispatch_id: str | None, kind: str, state: str = "sent", **values: Any) -> None:
         self.n += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import xml.etree.ElementTree as ET
 from typing import Any
@@ -20,12 +21,46 @@ def told(answer: Any, kind: str) -> ET.Element:
     return ET.fromstring(answer.content)
 
 
+ONCE = ("id", "title", "updated")
+"""What a feed and each of its entries has exactly once (RFC 4287, 4.1)."""
+KNOWN = {
+    "feed": {*ONCE, "link", "author", "entry"},
+    "entry": {*ONCE, "link", "published", "summary", "category"},
+    "author": {"name"},
+}
+DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+
+def is_atom(feed: ET.Element) -> None:
+    """Holds a document against what the Atom format asks of the elements that we use, and that we use no others."""
+    assert feed.tag == f"{{{ATOM['a']}}}feed"
+    for one in (feed, *feed.findall("a:entry", ATOM), *feed.findall("a:author", ATOM)):
+        kind = one.tag.partition("}")[2]
+        names = [child.tag.removeprefix(f"{{{ATOM['a']}}}") for child in one]
+        assert set(names) <= KNOWN[kind], names
+        if kind == "author":
+            assert names == ["name"]
+            continue
+        assert all(names.count(name) == 1 for name in ONCE), names
+        for name in ("updated", "published"):
+            assert all(DATE.fullmatch(said.text or "") for said in one.findall(f"a:{name}", ATOM))
+        alternate = [x.attrib for x in one.findall("a:link", ATOM) if x.attrib["rel"] == "alternate"]
+        assert [set(x) for x in alternate] == [{"rel", "type", "href"}], "one for each type, or none"
+        assert all(x.attrib["href"].startswith("https://") for x in one.findall("a:link", ATOM))
+    assert [x.attrib["rel"] for x in feed.findall("a:link", ATOM)].count("self") == 1
+    assert feed.findall("a:author", ATOM), "entries have none of their own"
+    ids = [x.text for x in feed.findall("a:entry/a:id", ATOM)]
+    assert len(ids) == len(set(ids))
+    assert all(re.match(r"[a-z][a-z0-9+.-]*:", text or "") for text in (*ids, feed.findtext("a:id", "", ATOM)))
+
+
 def test_a_backends_feed_has_its_concluded_runs_the_newest_first(client: Any, world: Any) -> None:
     old = world.dispatch("completed", conclusion="success", summary="Fine.", closed_at=world.now - 500,
                          created_at=world.now - 600)  # fmt: skip
     new = world.failed_run()
     world.running(pr_number=4, head_sha="c" * 40)
     feed = told(client.get("/crcr/Torch-Spyre/torch-spyre.atom"), "application/atom+xml")
+    is_atom(feed)
     entries = feed.findall("a:entry", ATOM)
     assert [e.findtext("a:id", namespaces=ATOM) for e in entries] == [f"urn:crcr-relay:run:{i}" for i in (new, old)]
     assert entries[0].find("a:link", ATOM).attrib["href"] == f"https://relay.example/run/{new}"
@@ -41,6 +76,7 @@ def test_a_pull_requests_feed_has_all_its_backends(client: Any, world: Any) -> N
     world.dispatch("completed", downstream="acme/accelerator", conclusion="success", closed_at=world.now)
     world.dispatch("completed", upstream="a/b", conclusion="success", closed_at=world.now)
     feed = told(client.get("/pr/171234.atom?upstream=pytorch/pytorch"), "application/atom+xml")
+    is_atom(feed)
     assert len(feed.findall("a:entry", ATOM)) == 2
     assert client.get("/pr/1.atom").status_code == 404
     assert client.get("/pr/x.atom").status_code == 400
@@ -75,7 +111,9 @@ def test_whatever_people_write_they_stay_well_formed(client: Any, world: Any) ->
     world.set(dispatch, id, summary=evil, code=evil[:60])
     for path in ("/pr/171234.atom", "/crcr/torch-spyre/torch-spyre.atom", "/badge/torch-spyre/torch-spyre.svg"):
         answer = client.get(path)
-        ET.fromstring(answer.content)
+        found = ET.fromstring(answer.content)
+        if path.endswith(".atom"):
+            is_atom(found)
         assert b"<script" not in answer.content
 
 

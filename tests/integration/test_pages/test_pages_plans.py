@@ -68,7 +68,7 @@ def pages(seeded: page_seed.Seeded) -> list[str]:
         "/", "/crcr", "/crcr?days=30&event=push", f"/crcr/{seeded.backend}", "/crcr/torch-spyre/torch-spyre",
         f"/pr/{seeded.pr}", f"/pr/{seeded.pr}?upstream=pytorch/pytorch", f"/run/{seeded.run}",
         f"/run/{seeded.run}?outcome=failed&page=1", f"/run/{seeded.run}?side=base", f"/run/{seeded.run}?stage=triage",
-        f"/run/{seeded.open_run}", f"/run/{seeded.run}/agents.json", seeded.log,
+        f"/run/{seeded.open_run}", f"/run/{seeded.run}/agents", seeded.log,
         f"{seeded.log}?find=AssertionError", f"/test/{seeded.test}", "/quality", "/upgrade",
         seeded.upgrade, f"{seeded.upgrade}?kind=body&find=add&only=left&page=2", f"{seeded.upgrade}?only=regression",
         "/queues", "/config", "/outbox", "/outbox?state=sent", "/outbox?state=sent&kind=hud&page=3",

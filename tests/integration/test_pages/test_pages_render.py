@@ -186,6 +186,24 @@ def test_run_says_the_verdict_first_then_the_reasons(client: Any, world: Any) ->
     assert "never shown" not in client.get(f"/run/{id}.json").text
 
 
+def test_what_models_were_asked_is_read_word_for_word(client: Any, world: Any) -> None:
+    id, _ = world.running()
+    assert "No model was asked about this run" in read(client, f"/run/{id}/agents").text
+    long = "x" * 30_000
+    world.asked(
+        id, ("instructions", "You read a change."), ("tool", "</pre><script>alert(1)</script>"), ("model", long)
+    )
+    page = read(client, f"/run/{id}/agents")
+    assert "You read a change." in page.text
+    assert "</pre><script>alert(1)</script>" in page.text
+    assert "10,000 more characters: in the JSON" in page.text
+    assert "0.0123 US dollars" in page.text
+    assert "1,200 tokens read, 80 written" in page.text
+    assert client.get(f"/run/{id}/agents.json").json()["rows"][0]["transcript"][2]["text"] == long
+    assert f"/run/{id}/agents" in read(client, f"/run/{id}").links
+    assert client.get("/run/none/agents").status_code == 404
+
+
 def test_device_time_is_summed_shared_out_and_called_an_estimate(client: Any, world: Any) -> None:
     id, shards = world.running()
     world.unmetered(id)  # only what follows was metered

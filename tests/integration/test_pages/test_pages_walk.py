@@ -140,13 +140,14 @@ def stories(world: Any) -> dict[str, str]:
                           device=None, level="L2", summary="4 jobs passed.", closed_at=world.now - 1)  # fmt: skip
     world.job(fine, "unit (3.12)", "completed", "success", results={"passed": 1210, "failed": 0})
     world.job(failed, "spyre", "completed", "failure")
+    world.asked(failed, ("instructions", "You read a change."), ("model", "Relevant."))
     with world.engine.begin() as conn:
         test_names.note(conn, [TEST, f"{TEST}_warning"])
     return {
         "status": "/", "crcr": "/crcr", "backend": "/crcr/acme/accelerator", "pr": "/pr/171234",
         "run": f"/run/{failed}", "running": f"/run/{running}", "jobs": f"/run/{fine}", "test": f"/test/{TEST}",
-        "log": world.log_of(failed), "quality": "/quality", "upgrade": "/upgrade", "pair": pair,
-        "queues": "/queues", "config": "/config", "outbox": "/outbox",
+        "log": world.log_of(failed), "agents": f"/run/{failed}/agents", "quality": "/quality", "upgrade": "/upgrade",
+        "pair": pair, "queues": "/queues", "config": "/config", "outbox": "/outbox",
         "audit": "/audit", "search": "/search?q=test_out", "search-none": "/search?q=nosuchthing", "about": "/about",
         "not-found": "/nowhere", "bad-request": f"/run/{failed}?outcome=nowhere",
     }  # fmt: skip
@@ -202,6 +203,7 @@ def test_hostile_strings_stay_strings_on_every_page(browser: Any, site: str, wor
     done = world.failed_run_with_log(evil, pr_title=evil, author=evil[:200])
     world.results(id, shards[1], test, "failed", 2, message=evil, log_tail=evil, op=evil[:120], reason=evil)
     world.decision(id, "discover", test, "impacted", "op-edited", evil)
+    world.asked(done, ("tool", evil), ("model", evil), reason=evil)
     for run in (id, done):
         triage = {"category": evil[:60], "confidence": "high", "summary": evil, "suspected_upstream": None}
         links = {"url": "javascript:window.pwned=7", "artifact_url": f"https://x/{evil}"}
@@ -220,7 +222,7 @@ def test_hostile_strings_stay_strings_on_every_page(browser: Any, site: str, wor
         page.goto(site)
         sign_in(page, "oscar")
         names = ["/", "/crcr", "/crcr/torch-spyre/torch-spyre", "/pr/171234", f"/run/{id}", f"/run/{done}",
-                 world.log_of(done),
+                 world.log_of(done), f"/run/{done}/agents",
                  f"/test/{quote(test)}", "/quality", "/queues", "/outbox", "/audit", "/search?q=test_x.py",
                  f"/search?q={quote(evil)}", f"/config?find={quote(evil[:150])}",
                  f"/nowhere/{quote(evil)}"]  # fmt: skip
