@@ -48,8 +48,16 @@ ORDER = {"failure": 0, "failed": 1, "neutral": 3, "success": 4, "superseded": 5}
 
 
 def bad_first(dispatches: list[Map]) -> list[Map]:
-    """What needs eyes first: failures, what is still open, neutral, success; superseded ones at the end."""
-    return sorted(dispatches, key=lambda d: ORDER.get(standing(d), 2))
+    """What needs eyes first: failures, what is still open, neutral, success; superseded ones at the end. Of failures the
+    surest first: those that the base commit does not have, those of a backend that passed before, the others."""
+    return sorted(dispatches, key=lambda d: (ORDER.get(standing(d), 2), _doubt(d)))
+
+
+def _doubt(run: Map) -> int:
+    """How likely a failure is not the change's; 0 of what did not fail."""
+    if standing(run) != "failure" or run["executor"] == "workers":
+        return 0
+    return 1 if run["passed_before"] else 3 if run["streak"] else 2
 
 
 PR_WORDS = ("failure", "running", "failed", "neutral", "success")

@@ -226,11 +226,11 @@ def known(url: str | None, hosts: frozenset[str]) -> str | None:
 
 
 CHANGED: dict[str, str] = {
-    "body": "its own statements",
-    "decorator": "its decorators",
-    "helper": "a helper it calls",
-    "opinfo": "the operator database",
-    "new": "new tests",
+    "body": "own statements",
+    "decorator": "decorators",
+    "helper": "a helper",
+    "opinfo": "operator database",
+    "new": "new",
     "gone": "gone",
     "renamed": "renamed",
     "cosmetic": "looks alone",

@@ -58,9 +58,18 @@ def test_one_line_about_a_pull_request(dispatches: list[dict[str, Any]], said: s
 def test_what_needs_eyes_comes_first() -> None:
     words = ["superseded", "success", "running", "neutral", "failure"]
     found = sentences.bad_first(
-        [dispatch(w, "completed" if w != "running" else w, None if w == "running" else w) for w in words]
+        [dispatch(w, "completed" if w != "running" else w, None if w == "running" else w, 1) for w in words]
     )
     assert [d["downstream"] for d in found] == ["failure", "running", "neutral", "success", "superseded"]
+
+
+def test_of_failures_the_surest_comes_first() -> None:
+    row = {"runs": 2, "pulls": 2}
+    known = {"a/failing": (0, row), "b/unknown": (0, None), "c/passing": (4, None)}
+    runs = [dispatch(name, "completed", "failure") | {"passed_before": passed, "streak": streak}
+            for name, (passed, streak) in known.items()]  # fmt: skip
+    runs.append(dispatch("d/ours", "completed", "failure", 2))
+    assert [d["downstream"] for d in sentences.bad_first(runs)] == ["d/ours", "c/passing", "b/unknown", "a/failing"]
 
 
 def status(*backends: dict[str, Any], **more: Any) -> dict[str, Any]:
