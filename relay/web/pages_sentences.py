@@ -48,8 +48,8 @@ ORDER = {"failure": 0, "failed": 1, "neutral": 3, "success": 4, "superseded": 5}
 
 
 def bad_first(dispatches: list[Map]) -> list[Map]:
-    """What needs eyes first: failures, what is still open, neutral, success; superseded ones at the end. Of failures the
-    surest first: those that the base commit does not have, those of a backend that passed before, the others."""
+    """What needs eyes first: failures, what is still open, neutral, success; superseded ones at the end. Of failures
+    the surest: those that the base commit does not have, those of a backend that passed before, the others."""
     return sorted(dispatches, key=lambda d: (ORDER.get(standing(d), 2), _doubt(d)))
 
 
