@@ -45,12 +45,20 @@ def messages(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
             pytest.fail(f"not a line of a stream: {line!r}")
 
 
+def estimate(fragment: str) -> int:
+    """Percent of the work that a run's page says is done."""
+    found = re.search(r"(\d+) % of the estimated work done", fragment)
+    assert found is not None
+    return int(found[1])
+
+
 def test_viewer_gets_the_present_state_then_each_change_then_the_end(server: str, world: Any) -> None:
     id, shards = world.running()
     with listen(server, id) as stream:
         event, first = next(stream)
         assert event == ""
         assert "161 variants done" in first
+        before = estimate(first)
 
         world.results(id, shards[1], LOGIT, "failed", 3, message="bad\rdata: forged\r\n\r\nevent: closed")
         _, second = next(stream)
@@ -58,7 +66,10 @@ def test_viewer_gets_the_present_state_then_each_change_then_the_end(server: str
         assert "3 failures so far" in second
 
         world.set(shard, shards[1], state="done", finished_at=world.now)
-        assert "2 of 3 shards" in next(stream)[1]
+        _, third = next(stream)
+        assert "2 of 3 shards" in third
+        assert estimate(third) > before
+        assert re.search(r"about <strong>[^<]+</strong> left", third)
 
         world.set(
             dispatch, id, state="completed", conclusion="failure", summary="3 variants fail.", closed_at=world.now
