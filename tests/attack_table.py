@@ -27,6 +27,7 @@ FOLLOWED = f"{FOLDER}/test_following.py"
 ACTING = f"{FOLDER}/test_pages/test_pages_acting.py"
 WALK = f"{FOLDER}/test_pages/test_pages_walk.py"
 HOSTILE = f"{FOLDER}/test_sandbox_hostile.py"
+HARM = f"{FOLDER}/test_sandbox_harm.py"
 MODELS = f"{FOLDER}/test_agents_misbehaving.py"
 TOKENS = "tests/unit/outbound/test_oidc_verifier.py"
 BODY = "tests/unit/outbound/test_callback_body.py"
@@ -358,6 +359,27 @@ ATTACKS = (
         "refused",
         "an environment built up from nothing, namespaces, seccomp",
         _in(HOSTILE, "it_is_refused") + _in(f"{FOLDER}/test_runner_sandbox.py", "the_workers_secrets_cannot_be_read"),
+    ),
+    Attack(
+        "memory of no process (memfd, System V), full temporary folders, a stopped parent, bombs of names",
+        "contained",
+        "refused or cleared; a name that cannot be shown does not run",
+        _in(HARM, "every_variant_is_as_if_it_had_been_alone", "names_that_cannot_be_shown_do_not_run_and_are_told_of"),
+        "no limit saw memory that is no process's; a full /tmp and a long name took other variants with them",
+    ),
+    Attack(
+        "a file whose import leads the runner's look at memory elsewhere",
+        "refused",
+        "a collector is believed its number once, before it imports a file",
+        _in(HARM, "a_file_cannot_have_its_memory_looked_for_elsewhere"),
+        "the cap on memory was that of one process",
+    ),
+    Attack(
+        "a file whose import changes op_db, builtins or the default dtype for others",
+        "without effect",
+        "it is imported by a collector of its own",
+        _in(HARM, "what_a_file_changes_when_it_is_imported_is_changed_for_itself_only"),
+        "tests of other files ran under it",
     ),
     Attack(
         "fork bombs, memory, floods of output, killing the parent, daemons",

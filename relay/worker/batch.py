@@ -112,7 +112,7 @@ class Batch:
                     if not killed:
                         self._take_child()
                     for message in host.host.read():
-                        if message.get("t") == "forked":
+                        if message.get("t") == "forked" and not forked:  # a second one would only set the clock back
                             forked = True
                             self._since = time.monotonic()
                         elif message.get("t") == "exited":
@@ -126,6 +126,7 @@ class Batch:
                     killed, outcome = self._overdue(now)
                     if not killed and now - looked > LOOK_S and forked:
                         looked = now
+                        host.unstop()
                         killed = host.excess(self._limits.memory_mb)
                         outcome = Outcome.CRASHED
                 if killed and not kill_by:

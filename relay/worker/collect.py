@@ -19,9 +19,12 @@ from _pytest.unittest import TestCaseFunction, UnitTestCase
 from relay.reuse.plain import govern
 from relay.reuse.policy import Reuse
 from relay.reuse.registry import VariantRecord
+from relay.worker.leaks import Imports
 from relay.worker.spec import Shard
 from selector.model import TestId
 
+LONGEST = 1000
+"""Characters of a variant's name."""
 INI = "[pytest]\npython_files = *.py\n"
 
 
@@ -63,6 +66,8 @@ class Found:
     records: list[VariantRecord] = field(default_factory=list)
     matched: set[TestId] = field(default_factory=set)
     emptied: dict[TestId, str] = field(default_factory=dict)
+    unfit: dict[str, str] = field(default_factory=dict)
+    """Files, with the reason, that have variants whose names nobody could show: those do not run."""
 
 
 class TestCaseClass(UnitTestCase):
@@ -157,31 +162,35 @@ class SubtestFailures:
 class FileProgress:
     """A pytest plugin that says which file is being imported, and what became of it.
 
-    ``say(file, state, message)``: state is ``start`` or ``end``; the message is the import error, if any.
+    ``say(file, state, message, left)``: state is ``start`` or ``end``; the message is the import error, if any;
+    ``left`` are the names of what the import changed for every other file.
     """
 
-    def __init__(self, reuse: Reuse, say: Callable[[str, str, str | None], None]) -> None:
+    def __init__(self, reuse: Reuse, say: Callable[[str, str, str | None, list[str]], None]) -> None:
         self._reuse = reuse
         self._say = say
         self._errors: dict[str, str] = {}
+        self._imports: Imports | None = None
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(self, collector: pytest.Collector) -> Any:
         if not isinstance(collector, pytest.Module):
             return (yield)
         file = self._reuse.file_of(str(collector.path))
-        self._say(file, "start", None)
+        if self._imports is None:  # pytest is at work by now, and what it has changed is nobody's
+            self._imports = Imports()
+        self._say(file, "start", None, [])
         report = yield
         if report.failed:
             self._errors[file] = str(report.longrepr)
-        self._say(file, "end", self._errors.get(file))
+        self._say(file, "end", self._errors.get(file), self._imports.changed())
         return report
 
     def again(self, files: Iterable[str]) -> None:
         """Says once more which of these files could not be imported: to the next shard that asks for them."""
         for file in files:
             if file in self._errors:
-                self._say(file, "end", self._errors[file])
+                self._say(file, "end", self._errors[file], [])
 
 
 def find(collected: Collected, shard: Shard, reuse: Reuse) -> Found:
@@ -200,6 +209,14 @@ def find(collected: Collected, shard: Shard, reuse: Reuse) -> Found:
             if record.op is not None and record.op not in shard.ops[record.test]:
                 continue
             reached.add(record.test)
+        if len(record.variant) > LONGEST or not record.variant.isprintable():
+            name = ascii(record.variant[:80])
+            found.unfit[record.test.file] = (
+                f"a variant's name has {len(record.variant)} characters, of which at most {LONGEST} are taken: {name}"
+                if len(record.variant) > LONGEST
+                else f"a variant's name cannot be printed: {name}"
+            )
+            continue
         if record.key in shard.done or (shard.variants is not None and record.key not in shard.variants):
             continue
         chosen.append((order[record.test], position, record, candidate))

@@ -28,6 +28,8 @@ class Collected:
     matched: set[TestId] = field(default_factory=set)
     emptied: dict[str, str] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
+    apart: dict[str, list[str]] = field(default_factory=dict)
+    """Files whose import changed what the others' tests would run under, with what."""
     import_s: float = 0.0
     blamed: str | None = None
     why: str = ""
@@ -59,7 +61,7 @@ class _Collection:
         self._wanted = frozenset(job.shard.tests)
         self._got = Collected()
         self._importing: str | None = None
-        self._ended = False
+        self._ended = self._named = False
         self._until = self._looked = time.monotonic()
 
     def take(self) -> Collected:
@@ -98,6 +100,9 @@ class _Collection:
             error = protocol.text(message.get("error"))
             if self._importing is None and error:
                 got.errors[file] = error
+            left = message.get("left") or []
+            if left and isinstance(left, list):
+                got.apart[file] = [protocol.text(name, 60) or "?" for name in left[:20]]
         elif kind == "collected":
             got.collected = int(message.get("items") or 0)
             return True
@@ -115,7 +120,9 @@ class _Collection:
             got.import_s = float(message.get("import_s") or 0)
         elif kind == "unusable":
             got.why = protocol.text(message.get("message")) or "the test host cannot work"
-        elif kind == "collector":
+        elif kind == "collector" and not self._named:
+            # a collector's first word, before it imports a file; another one is a file's, to be looked at elsewhere
+            self._named = True
             pids = sandbox.descendants(self._host.pid)
             self._host.collector = sandbox.by_inner_pid(pids, int(message["pid"])) or 0
         elif kind == "rows":

@@ -26,6 +26,7 @@ from relay.reuse.registry import Registry
 from relay.worker import adapters, child, protocol, sandbox, stacks
 from relay.worker.collect import INI, Collected, FileProgress, SubtestFailures, arguments, find
 from relay.worker.host import Job, Pipes, end_others
+from relay.worker.scratch import Scratch, folders
 
 ROWS_A_LINE = 20
 
@@ -48,7 +49,8 @@ def main(job: Job, pipes: Pipes, alone: bool) -> int:
     ini = Path(os.environ["TMPDIR"], "pytest.ini")
     ini.write_text(INI, encoding="utf-8")
     progress = FileProgress(
-        reuse, lambda file, state, error: say("file", file=file, state=state, error=child.cut(error, 4000))
+        reuse,
+        lambda file, state, error, left: say("file", file=file, state=state, error=child.cut(error, 4000), left=left),
     )
     collected = Collected(reuse)
     loop = _Loop(job, pipes, reuse, say, alone, collected, progress)
@@ -71,6 +73,7 @@ class _Loop(SubtestFailures):
         self._job, self._pipes, self._reuse, self._say, self._alone = job, pipes, reuse, say, alone
         self._collected, self._progress = collected, progress
         self._items: dict[str, Any] = {}
+        self._clean = Scratch(())
         self.ran = False
 
     @pytest.hookimpl(tryfirst=True)
@@ -83,6 +86,7 @@ class _Loop(SubtestFailures):
         except adapters.AlreadyInitialised as exc:
             self._say("unusable", message=str(exc))
             return True
+        self._clean = Scratch(folders(self._alone))  # a file's own, made while it was imported, stay
         self.announce()
         self.serve()
         return True
@@ -91,6 +95,8 @@ class _Loop(SubtestFailures):
         """Says what the shard at hand finds in the collection."""
         shard = self._job.shard
         found = find(self._collected, shard, self._reuse)
+        for file, why in found.unfit.items():
+            self._say("file", file=file, state="end", error=why)
         gc.freeze()  # a child that collects garbage copies no page for it
         self._items = found.items
         rows = [
@@ -189,6 +195,7 @@ class _Loop(SubtestFailures):
             os.close(ended)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         end_others(self._alone, pid)  # whatever the tests left running must not write into the next batch
+        self._clean.clear(caches=True)
         return status
 
 

@@ -27,6 +27,7 @@ from relay import device
 from relay.errors import RelayError
 from relay.worker import protocol, sandbox
 from relay.worker.adapters import EMULATED, Adapter
+from relay.worker.scratch import Scratch, folders
 from relay.worker.spec import Shard
 from selector.configs import Capability, ReuseConfigs
 
@@ -125,6 +126,7 @@ def main(site: Path | None, pipes: Pipes, *, alone: bool, adapter: Adapter = EMU
     import torch
 
     say("ready", torch=torch.__version__, import_s=round(time.monotonic() - began, 3))
+    clean = Scratch(folders(alone))
     gc.collect()
     gc.freeze()
     orders = protocol.Lines(pipes.orders_in, protocol.MAX_ORDER)
@@ -132,7 +134,9 @@ def main(site: Path | None, pipes: Pipes, *, alone: bool, adapter: Adapter = EMU
         select.select([orders.fd], [], [])
         for order in orders.read():
             if "collect" in order:
-                say("ended", status=_collector(Job.unpack(order["collect"]), pipes, alone))
+                status = _collector(Job.unpack(order["collect"]), pipes, alone)
+                clean.clear()
+                say("ended", status=status)
     return 0
 
 

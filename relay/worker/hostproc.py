@@ -132,6 +132,11 @@ class HostProcess:
             return f"more than {LOG_BYTES >> 20} MiB printed"
         return ""
 
+    def unstop(self) -> None:
+        """Lets a collector go on that a test has stopped: it could not say that the test's process has ended."""
+        if self.collector and sandbox.stopped(self.collector):
+            _signal([self.collector], signal.SIGCONT)
+
     def rest(self) -> None:
         """Stops whatever runs below the host until `wake`: what a file started at import costs nobody a core between
         two shards."""

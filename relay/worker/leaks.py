@@ -6,15 +6,57 @@ runs in a fresh one, which costs a fork (some 10 ms) and needs no guess at how t
 
 from __future__ import annotations
 
+import builtins
 import gc
 import locale
 import os
 import random
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
+
+from relay.worker import namespaces, sandbox, scratch
+
+LISTS = (
+    ("torch.testing._internal.common_methods_invocations", "op_db"),
+    ("torch.testing._internal.common_methods_invocations", "python_ref_db"),
+    ("torch.testing._internal.common_modules", "module_db"),
+)
+"""What upstream's variants are made from, by module and name."""
+
+
+MASKS = (b"SigBlk:", b"SigIgn:", b"SigCgt:")
+OF_LIBC = 0b11 << 31
+"""Signals 32 and 33: the C library's own, caught from the first thread on."""
+
+
+AT_IMPORT = (
+    "default dtype", "torch's modes", "torch's settings", "working directory", "locale", "signal handlers", "timers",
+    "standard streams", "umask", "recursion limit", "builtins", "torch's lists of operators and modules",
+)  # fmt: skip
+"""What a file that is imported must leave as it was, or others cannot be imported beside it. Not what many of
+upstream's do for themselves: the import path, environment, warnings."""
+
+
+class Imports:
+    """The state of this process between two imports."""
+
+    def __init__(self) -> None:
+        self._probes = {name: probe for name, probe in _probes().items() if name in AT_IMPORT}
+        self._before = self._now()
+
+    def changed(self) -> list[str]:
+        """Names of what is not as it was when this was asked the last time."""
+        now = self._now()
+        left = [name for name in now if now[name] != self._before[name]]
+        self._before = now
+        return left
+
+    def _now(self) -> dict[str, Any]:
+        return {name: _look(probe) for name, probe in self._probes.items()}
 
 
 class State:
@@ -56,6 +98,9 @@ def _probes() -> dict[str, Callable[[], Any]]:
 
     from relay import device
 
+    alone = os.environ.get("TMPDIR") == str(namespaces.SCRATCH)  # its folders are memory of its own, and small
+    places = scratch.folders(alone) if alone else ()
+
     def standard_streams() -> Any:
         return [(s.st_dev, s.st_ino) for s in map(os.fstat, (0, 1, 2))]
 
@@ -63,8 +108,11 @@ def _probes() -> dict[str, Callable[[], Any]]:
         """Python's handlers, and the kernel's view: handlers set by native code, and blocked or ignored signals."""
         with open("/proc/self/status", "rb", buffering=0) as status:
             text = status.read(4096)
-        start = text.find(b"SigBlk:")
-        return [signal.getsignal(n) for n in (1, 2, 3, 10, 12, 13, 14, 15, 17)], text[start : text.find(b"CapInh:")]
+        masks = [int(text.partition(name)[2].split(None, 1)[0], 16) & ~OF_LIBC for name in MASKS]
+        return [signal.getsignal(n) for n in (1, 2, 3, 10, 12, 13, 14, 15, 17)], masks
+
+    def lists_of_torch() -> Any:
+        return [tuple(map(id, getattr(sys.modules.get(module), name, ()))) for module, name in LISTS]
 
     def umask() -> int:
         mask = os.umask(0o77)
@@ -106,6 +154,11 @@ def _probes() -> dict[str, Callable[[], Any]]:
         "recursion limit": sys.getrecursionlimit,
         "garbage collector": gc.isenabled,
         "warnings filters": lambda: len(warnings.filters),
+        "threads": threading.active_count,
+        "processes": lambda: len(sandbox.children(os.getpid())),
+        "builtins": lambda: tuple(map(id, vars(builtins).values())),
+        "torch's lists of operators and modules": lists_of_torch,
+        "temporary files": lambda: [scratch.crowded(folder) for folder in places],
     }
     numpy = sys.modules.get("numpy")
     if numpy is not None:

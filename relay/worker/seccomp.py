@@ -45,6 +45,12 @@ REFUSED = {
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
+    # memory that is no process's: in no resident size, and with System V's left behind
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
+    "shmget": (29, 194),
+    "semget": (64, 190),
+    "msgget": (68, 186),
     "add_key": (248, 217),
     "request_key": (249, 218),
     "keyctl": (250, 219),

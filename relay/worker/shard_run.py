@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from relay.errors import RelayError
 from relay.worker import adapters, collection, namespaces, overlay, sandbox
 from relay.worker.batch import Batch, Row
 from relay.worker.following import Following
+from relay.worker.groups import groups
 from relay.worker.host import Job
 from relay.worker.hostproc import HostGone, HostProcess, Surroundings
 from relay.worker.outcome import moded
@@ -43,6 +44,8 @@ class Head:
     host: HostProcess | None = None
     site: Path | None = None
     broken: dict[str, str] = field(default_factory=dict)
+    apart: set[str] = field(default_factory=set)
+    """Files that change, when they are imported, what others would run under: each has a collector of its own."""
 
 
 class RunnerError(RelayError):
@@ -88,7 +91,7 @@ class Runner:
         """Runs everything and returns the report. Raises RunnerError when this worker cannot."""
         before = device.METER.snapshot()
         self._prepare()
-        for files in self._rounds():
+        for files in groups(self._there(), self.head.apart):
             self._attempt = 0
             self._round(files)
         spent = device.METER.snapshot() - before
@@ -177,22 +180,17 @@ class Runner:
                 raise RunnerError("this process has imported the installed torch: it cannot lay the change over it")
             self.head.site = overlay.build(self.tree, files, installed, self.tmp / "site")
 
-    def _rounds(self) -> Iterator[list[str]]:
-        """The files, in groups that can be imported into one process: no two of one base name."""
-        left = []
+    def _there(self) -> list[str]:
+        """The files that can be imported; of the others it is known why they cannot."""
+        found = []
         for file in self.shard.files:
             if file in self.head.broken:
                 self._errors[file] = self.head.broken[file]
             elif (self.tree / file).is_file():
-                left.append(file)
+                found.append(file)
             else:
                 self._errors[file] = "the file is not in the tree"
-        while left:
-            taken: dict[str, str] = {}
-            for file in left:
-                taken.setdefault(Path(file).name, file)
-            left = [file for file in left if file not in taken.values()]
-            yield list(taken.values())
+        return found
 
     # ------------------------------------------------------------------------------------------------------ a round
 
@@ -211,6 +209,10 @@ class Runner:
                 if got.blamed is not None:
                     files = [file for file in files if file != got.blamed]
                     continue
+                if got.apart and len(files) > 1:
+                    keep = host.finish()
+                    self._split(files, got.apart)
+                    return
                 while True:  # a shard that repeats runs its variants again, each in a process of its own
                     self._run(host, got.rows)
                     if self._attempt + 1 >= self.shard.repeat or self._out_of_time(files):
@@ -226,6 +228,15 @@ class Runner:
             finally:
                 if not keep:
                     self.end_host()
+
+    def _split(self, files: list[str], apart: dict[str, list[str]]) -> None:
+        """Runs files that cannot be in one collector in several; what the imports left is in the report."""
+        for file, left in apart.items():
+            if len(self._leaks) < LEAKS:
+                self._leaks.append({"variant": file, "left": left})
+        self.head.apart |= apart.keys()
+        for group in groups(files, self.head.apart):
+            self._round(group)
 
     def _a_host(self) -> HostProcess:
         if self.head.host is None:
@@ -264,7 +275,7 @@ class Runner:
                 self.head.broken[got.blamed] = got.why
         elif got.why:
             raise RunnerError(got.why)
-        else:
+        elif not (got.apart and len(job.files) > 1):
             self._collected += got.collected
             self._matched |= got.matched
             self._emptied.update(got.emptied)

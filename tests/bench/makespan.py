@@ -1,7 +1,7 @@
 """How near shards come to the best that any cut could give, on upstream's recorded times.
 
 ``python tests/bench/makespan.py TEST-TIMES.JSON``: each configuration of each job in upstream's table of test times is
-cut into shards for 2 to 20 workers; the makespan (workers take the next shard when they are free) is held against the lower
+cut into shards for 2 to 20 workers; the makespan (who is free takes the next shard) is held against the lower
 bound (the whole work over the workers, or the longest test). A file counts as one test, which is the hardest case.
 """
 

@@ -53,7 +53,7 @@ def main(job_file: Path, orders: int, out: int) -> int:
     ini = Path(tempfile.gettempdir(), "pytest.ini")
     ini.write_text(INI, encoding="utf-8")
     progress = FileProgress(
-        reuse, lambda file, state, error: say("file", file=file, state=state, error=child.cut(error))
+        reuse, lambda file, state, error, _: say("file", file=file, state=state, error=child.cut(error))
     )
     collected = Collected(reuse)
     host = _Host(job, reuse, collected, orders, say)

@@ -18,6 +18,24 @@ def test_what_lacks_is_named_with_a_hint(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert "RELAY_WORKER_TRUST=strict" in found.hint
 
 
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("network", "a network of its own"),
+        ("processes", "processes and a file system of its own"),
+        ("rights", "no new privileges"),
+        ("calls", "a filter of system calls"),
+    ],
+)
+def test_each_means_that_lacks_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, field: str, words: str
+) -> None:
+    there = {name: name != field for name in ("network", "processes", "rights", "calls")}
+    monkeypatch.setattr(doctor, "isolation", lambda: sandbox.Isolation(**there))
+    (found,) = [f for f in doctor.report(tmp_path) if "sandbox" in f.what]
+    assert found.what == f"the sandbox of tests lacks {words}"
+
+
 def test_this_machine_is_looked_at(tmp_path: Path) -> None:
     found = doctor.report(tmp_path / "not" / "made" / "yet")
     assert len(found) == 3
