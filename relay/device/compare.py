@@ -31,7 +31,7 @@ def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _seen_by_the_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``TensorLikePair._compare_values`` over CPU tensors of the same memory."""
+    """A method of ``TensorLikePair`` over CPU tensors of the same memory."""
     if getattr(function, _MARK, False):
         return function
     import torch
@@ -66,7 +66,8 @@ def install() -> None:
     comparison_module.not_close_error_metas = _wrapped(comparison_module.not_close_error_metas)
     common_utils.not_close_error_metas = _wrapped(common_utils.not_close_error_metas)
     pair = comparison_module.TensorLikePair
-    if hasattr(pair, "_compare_values"):  # not torch's promise; without it comparisons are right, but slower
-        pair._compare_values = _seen_by_the_cpu(pair._compare_values)
+    for name in ("_equalize_attributes", "_compare_values"):
+        if hasattr(pair, name):  # not torch's promise; without it comparisons are right, but slower
+            setattr(pair, name, _seen_by_the_cpu(getattr(pair, name)))
     torch.testing.assert_close = _wrapped(torch.testing.assert_close)
     common_utils.TestCase.assertEqual = _wrapped(common_utils.TestCase.assertEqual)

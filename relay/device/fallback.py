@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from relay.device import numerics, plain
+from relay.device import numerics, plain, written
 from relay.device.errors import UnsupportedDtype
 from relay.device.memory import (
     CPU,
@@ -27,7 +27,6 @@ from relay.device.memory import (
     is_device,
     raise_if_out_of_memory,
     refuse_layout,
-    set_memory,
     shared,
     view_like,
 )
@@ -94,7 +93,7 @@ class Call:
             known = self.aliases.get(id(value))
             if known is not None:
                 device, alias = known
-                _follow(device, alias)
+                written.follow(device, alias)
                 self.outputs.append(device)
                 return device
             if not self.wants_device or not value.is_cpu:
@@ -132,21 +131,6 @@ def device_tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
             yield from device_tensors(value)
 
 
-def _follow(device: torch.Tensor, alias: torch.Tensor) -> None:
-    """After an in-place or ``out=`` kernel: give the device tensor the sizes, strides or memory its alias was given."""
-    if alias.data_ptr() == device.data_ptr() or not alias.numel():
-        if device.shape != alias.shape or device.stride() != alias.stride():
-            set_memory(device, device.untyped_storage(), device.storage_offset(), alias.size(), alias.stride())
-        return
-    start = device.untyped_storage().data_ptr()
-    offset = alias.data_ptr() - start
-    if 0 <= offset < device.untyped_storage().nbytes():
-        set_memory(device, device.untyped_storage(), offset // alias.element_size(), alias.size(), alias.stride())
-        return
-    grown = adopt(alias)
-    set_memory(device, grown.untyped_storage(), grown.storage_offset(), grown.size(), grown.stride())
-
-
 def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     """The boxed fallback of PrivateUse1."""
     plan = plan_of(op)
@@ -165,7 +149,11 @@ def _made(plan: Plan) -> Kernel:
     def kernel(*args: Any, **kwargs: Any) -> Any:
         return run(plan, args, kwargs)
 
-    plan.kernel = plain.kernel_for(plan, general) if plan.plain and SEES_CAPSULES else kernel
+    plan.kernel = kernel
+    if SEES_CAPSULES and plan.plain:
+        plan.kernel = plain.kernel_for(plan, general)
+    elif SEES_CAPSULES and plan.writes_out:
+        plan.kernel = written.kernel_for(plan, general)
     return plan.kernel
 
 
@@ -173,7 +161,12 @@ def run(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run an operator with device arguments (or a device asked for) on the CPU's kernel, under the policy in force."""
     policy = CURRENT.policy
     verdict = plan.admit(policy) if policy.ops is not None or policy.fallback_ops else Verdict.KERNEL
-    if plan.plain and verdict is Verdict.KERNEL and not policy.changes_numbers and plan not in CURRENT.costs:
+    if (
+        (plan.plain or plan.writes_out)
+        and verdict is Verdict.KERNEL
+        and not policy.changes_numbers
+        and plan not in CURRENT.costs
+    ):
         plain.remember(plan)
     call = Call(plan)
     if plan.writes:
@@ -183,8 +176,13 @@ def run(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     cpu_kwargs = {k: call.to_cpu(v) for k, v in kwargs.items()} if kwargs else kwargs
     for name in plan.outs:
         out = kwargs.get(name)
-        if isinstance(out, _Tensor) and out.is_cpu:
+        if not isinstance(out, _Tensor):
+            continue
+        if out.is_cpu:
             call.host_tensor = True  # a scalar of the host may be read with every device's tensors, but not written
+        elif not out.numel() and out.layout is _strided:
+            alias = cpu_kwargs[name] = written.fresh(out)
+            call.aliases[id(alias)] = (out, alias)
     if call.host_tensor and call.inputs and not plan.host_tensors_ok:
         raise RuntimeError(
             f"Expected all tensors to be on the same device, but found at least two devices, {NAME}:0 and cpu! "
@@ -259,8 +257,8 @@ def _execute_growing(
     def own(value: Any, argument: Any) -> Any:
         if isinstance(value, list | tuple):
             return [own(v, argument) for v in value]
-        written = argument.alias_info is not None and argument.alias_info.is_write
-        if not (written and isinstance(value, _Tensor) and id(value) in call.aliases):
+        is_written = argument.alias_info is not None and argument.alias_info.is_write
+        if not (is_written and isinstance(value, _Tensor) and id(value) in call.aliases):
             return value
         device = call.aliases[id(value)][0]
         if value.shape != device.shape and device.numel():

@@ -23,7 +23,6 @@ from relay.device.memory import (
     device_alias,
     empty_like_dtype,
     host_view,
-    is_device,
     new_tensor,
     refuse_layout,
     set_memory,
@@ -242,19 +241,21 @@ def to_copy(
 
     The key is chosen from the tensor *and* the device asked for, so tensors of the host come here too.
     """
-    if self.layout is not torch.strided or self.is_quantized or layout not in (None, torch.strided):
+    alias = None if self.is_cpu else device_alias(self)
+    strided = alias is not None or (self.layout is torch.strided and not self.is_quantized)
+    if not strided or layout not in (None, torch.strided):
         refuse_layout(self, "aten::_to_copy")
     options: dict[str, Any] = {}
     if dtype is not None:
         options["dtype"] = dtype
     if memory_format is not None:
         options["memory_format"] = memory_format
-    if not is_device(self):
+    if alias is None:
         if memory_format in _AS_IT_IS and self.is_contiguous():
-            return copy_from(self, new_tensor(self.shape, self.stride(), dtype or self.dtype), non_blocking)
+            return _to_device(self, new_tensor(self.shape, self.stride(), dtype or self.dtype))
         like = torch.empty_like(self, device="meta", **options)
-        return copy_from(self, new_tensor(tuple(like.shape), like.stride(), like.dtype), non_blocking)
-    out = _to_copy(CPU_KEYS, cpu_alias(self), **options)
+        return _to_device(self, new_tensor(tuple(like.shape), like.stride(), like.dtype))
+    out = _to_copy(CPU_KEYS, alias, **options)
     if device is None or device.type == NAME:
         moved = adopt(out)
         policy = CURRENT.policy
@@ -264,6 +265,17 @@ def to_copy(
         return moved
     METER.transfer("d2h_bytes", self.nbytes)
     return out if device.type == "cpu" else out.to(device)
+
+
+def _to_device(src: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
+    """`copy_from` the host into what was made for it."""
+    target = cpu_alias(made)
+    target.copy_(src)
+    policy = CURRENT.policy
+    if policy.changes_numbers:
+        numerics.apply(policy, target)
+    METER.transfer("h2d_bytes", src.nbytes)
+    return made
 
 
 def copy_from_and_resize(src: torch.Tensor, dst: torch.Tensor) -> torch.Tensor:

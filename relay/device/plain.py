@@ -35,94 +35,133 @@ from relay.device.policy import CURRENT
 General = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 _Tensor = torch.Tensor
 _strided = torch.strided
-_NUMBERS = (bool, int, float, complex)
+NUMBERS = (bool, int, float, complex)
 _same_memory = torch._C._is_alias_of
 
 
 def kernel_for(plan: Plan, general: General) -> Kernel:
     """The kernel of a plain operator, to be registered. ``general`` is the long way."""
-    return _several(plan, general) if plan.several else _single(plan, general)
+    several = _several(plan, general)
+    if plan.several or plan.tensor_at not in ([0], [0, 1]):
+        return several
+    return _one(plan, general, several) if plan.tensors == 1 else _two(plan, general, several)
 
 
-def _single(plan: Plan, general: General) -> Kernel:
-    all_tensors, writes_first = plan.tensors, plan.writes_first
-    resolved, names_device = plan.resolved, plan.names_device
+def _one(plan: Plan, general: General, several: Kernel) -> Kernel:
+    """Of an operator whose first argument is its only tensor. ``several`` takes what is not as simple as that."""
+    call, writes_first, names_device = plan.call, plan.writes_first, plan.names_device
+    resolved, physical = plan.resolved, plan.physical
     add = METER.add
 
-    def kernel(*args: Any, **kwargs: Any) -> Any:
+    def kernel(first: Any, *rest: Any, **kwargs: Any) -> Any:
         costs = CURRENT.costs.get(plan)
         if costs is None or (kwargs and names_device):
-            return general(args, kwargs)
-        seen: list[Any] = []
-        key: tuple[Any, ...] = ()
-        tensors = 0
-        for value in args:
-            if isinstance(value, _Tensor):
-                tensors += 1
-                try:
-                    capsule = EXPORT(value)
-                except (BufferError, RuntimeError):
-                    return general(args, kwargs)
-                device = (WORDS[(id(capsule) + CAPSULE) >> 3] + 8) >> 3
-                if WORDS[device] == DL_EXT:
-                    if not resolved and (value.is_conj() or value.is_neg()):
-                        return general(args, kwargs)
-                    WORDS[device] = DL_CPU
-                    seen.append(IMPORT(capsule))
-                    key += (value.shape, value.dtype)
-                elif value.is_cpu and key and not value.dim():
-                    seen.append(value)
-                else:
-                    return general(args, kwargs)
-            else:
-                seen.append(value)
-        call = plan.call
-        if tensors != all_tensors:  # a number in a tensor's place (see `fallback`), or a tensor left out
-            for i in plan.tensor_at:
-                if i < len(args) and isinstance(args[i], _NUMBERS):
-                    if i != 1 or plan.scalar_call is None:
-                        return general(args, kwargs)
-                    call = plan.scalar_call
-        if not key:
-            return general(args, kwargs)
-        if writes_first and len(key) > 2 and _overlap(args):
-            return general(args, kwargs)
+            return general((first, *rest), kwargs)
         try:
-            result = call(CPU_KEYS, *seen, **kwargs)
+            capsule = EXPORT(first)
+        except (BufferError, RuntimeError, TypeError):
+            return several(first, *rest, **kwargs)
+        device = (WORDS[(id(capsule) + CAPSULE) >> 3] + 8) >> 3
+        if WORDS[device] != DL_EXT or not (resolved or _physical(first)):
+            return several(first, *rest, **kwargs)
+        WORDS[device] = DL_CPU
+        alias = IMPORT(capsule)
+        try:
+            result = call(CPU_KEYS, alias, *rest, **kwargs)
         except RuntimeError as error:
             raise_if_out_of_memory(error)
             raise
-        if not writes_first:
-            for given, alias in zip(args, seen, strict=True):
-                if alias is result:
-                    add(_cost(plan, costs, key, args, given))
-                    return given
-            key += (result.shape, result.dtype)
-        cost = costs.get(key)
-        if cost is None:
-            cost = _cost(plan, costs, key, args, args[0] if writes_first else result)
-        if writes_first:
-            add(cost)
-            return args[0]
-        if result.is_conj() or result.is_neg():
-            out = adopt(result)
-        else:
-            try:
-                capsule = EXPORT(result)
-            except (BufferError, RuntimeError):
-                out = _adopted(plan, result)
-            else:
-                WORDS[(WORDS[(id(capsule) + CAPSULE) >> 3] + 8) >> 3] = DL_EXT
-                out = IMPORT(capsule)
+        if writes_first or result is alias:
+            key: tuple[Any, ...] = (first.shape, first.dtype)
+            add(costs.get(key) or cost_of(plan, costs, key, (first,), (first,)))
+            return first
+        key = (first.shape, first.dtype, result.shape, result.dtype)
+        cost = costs.get(key) or _cost_of_new(plan, costs, key, (first,), result)
+        out = _handed_out(plan, result, physical)
         add(cost)
         return out
 
     return kernel
 
 
+def _two(plan: Plan, general: General, several: Kernel) -> Kernel:
+    """Of an operator whose first two arguments are its only tensors: as `_one`; the second may be a number."""
+    both, scalar, writes_first, names_device = plan.call, plan.scalar_call, plan.writes_first, plan.names_device
+    resolved, physical = plan.resolved, plan.physical
+    add = METER.add
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        costs = CURRENT.costs.get(plan)
+        if costs is None or (kwargs and names_device) or len(args) < 2:
+            return general(args, kwargs)
+        first, second, *rest = args
+        try:
+            capsule = EXPORT(first)
+        except (BufferError, RuntimeError, TypeError):
+            return several(*args, **kwargs)
+        device = (WORDS[(id(capsule) + CAPSULE) >> 3] + 8) >> 3
+        if WORDS[device] != DL_EXT or not (resolved or _physical(first)):
+            return several(*args, **kwargs)
+        WORDS[device] = DL_CPU
+        alias = IMPORT(capsule)
+        if isinstance(second, _Tensor):
+            try:
+                capsule = EXPORT(second)
+            except (BufferError, RuntimeError):
+                return several(*args, **kwargs)
+            device = (WORDS[(id(capsule) + CAPSULE) >> 3] + 8) >> 3
+            if WORDS[device] != DL_EXT or not (resolved or _physical(second)):
+                return several(*args, **kwargs)
+            if writes_first and _same_memory(first, second):
+                return general(args, kwargs)
+            WORDS[device] = DL_CPU
+            call, other = both, IMPORT(capsule)
+            inputs: tuple[torch.Tensor, ...] = (first, second)
+            key: tuple[Any, ...] = (first.shape, first.dtype, second.shape, second.dtype)
+        elif scalar is not None and isinstance(second, NUMBERS):
+            call, inputs, other, key = scalar, (first,), second, (first.shape, first.dtype)
+        else:
+            return several(*args, **kwargs)
+        try:
+            result = call(CPU_KEYS, alias, other, *rest, **kwargs)
+        except RuntimeError as error:
+            raise_if_out_of_memory(error)
+            raise
+        if writes_first or result is alias or result is other:
+            given = second if result is other else first
+            key = (*key, writes_first, result is other)
+            add(costs.get(key) or cost_of(plan, costs, key, inputs, (given,)))
+            return given
+        key = (*key, result.shape, result.dtype)
+        cost = costs.get(key) or _cost_of_new(plan, costs, key, inputs, result)
+        out = _handed_out(plan, result, physical)
+        add(cost)
+        return out
+
+    return kernel
+
+
+def _physical(tensor: torch.Tensor) -> bool:
+    """Whether the memory holds the tensor's values as they are."""
+    return not (tensor.is_conj() or tensor.is_neg())
+
+
+def _handed_out(plan: Plan, result: torch.Tensor, physical: bool) -> torch.Tensor:
+    """A new result as the caller is to see it; what the policy has against it was said (`_cost_of_new`)."""
+    if not physical and not _physical(result):
+        return adopt(result)
+    try:
+        capsule = EXPORT(result)
+    except (BufferError, RuntimeError):
+        return _adopted(plan, result)
+    WORDS[(WORDS[(id(capsule) + CAPSULE) >> 3] + 8) >> 3] = DL_EXT
+    return IMPORT(capsule)
+
+
 def _several(plan: Plan, general: General) -> Kernel:
-    """Of an operator with lists of tensors, or with several results: less is written out."""
-    writes_first, names_device = plan.writes_first, plan.names_device
+    """Of any other operator, with lists of tensors and several results, too: less is written out."""
+    call, writes_first, names_device, physical = plan.call, plan.writes_first, plan.names_device, plan.physical
+    tensor_at = plan.tensor_at
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         costs = CURRENT.costs.get(plan)
@@ -131,41 +170,52 @@ def _several(plan: Plan, general: General) -> Kernel:
         inputs: list[torch.Tensor] = []
         aliases: list[torch.Tensor] = []
         try:
-            seen = [_seen(value, inputs, aliases) for value in args]
-        except _LongWay:
+            seen = [seen_by_cpu(value, inputs, aliases) for value in args]
+        except LongWay:
             return general(args, kwargs)
-        if not inputs or any(i < len(args) and isinstance(args[i], _NUMBERS) for i in plan.tensor_at):
+        for i in tensor_at:
+            if i < len(args) and isinstance(args[i], NUMBERS):
+                return general(args, kwargs)
+        if not inputs:
             return general(args, kwargs)
         if writes_first and (inputs[0] is not args[0] or _overlap(inputs)):
             return general(args, kwargs)
         try:
-            result = plan.call(CPU_KEYS, *seen, **kwargs)
+            result = call(CPU_KEYS, *seen, **kwargs)
         except RuntimeError as error:
             raise_if_out_of_memory(error)
             raise
+        key: tuple[Any, ...] = ()
+        for tensor in inputs:
+            key += (tensor.shape, tensor.dtype)
+        alone = isinstance(result, _Tensor)
+        if alone and not writes_first and id(result) not in map(id, aliases):
+            key += (result.shape, result.dtype)
+            cost = costs.get(key) or _cost_of_new(plan, costs, key, inputs, result)
+            out = _handed_out(plan, result, physical)
+            METER.add(cost)
+            return out
         if writes_first:
             outputs = [args[0]]
         else:
-            results = (result,) if isinstance(result, _Tensor) else result
+            results = (result,) if alone else result
             outputs = [None if r is None else _given(plan, r, inputs, aliases) for r in results]
         made = [out for out in outputs if out is not None]
-        key = tuple([part for tensor in (*inputs, *made) for part in (tensor.shape, tensor.dtype)])
-        cost = costs.get(key)
-        if cost is None:
-            cost = costs.keep(key, METER.cost(inputs, made))
-        METER.add(cost)
-        if writes_first or isinstance(result, _Tensor):
+        for tensor in made:
+            key += (tensor.shape, tensor.dtype)
+        METER.add(costs.get(key) or cost_of(plan, costs, key, inputs, made))
+        if alone:
             return outputs[0]
         return outputs if type(result) is list else tuple(outputs)
 
     return kernel
 
 
-class _LongWay(Exception):
+class LongWay(Exception):
     """An argument that the short way does not know."""
 
 
-def _seen(value: Any, inputs: list[torch.Tensor], aliases: list[torch.Tensor]) -> Any:
+def seen_by_cpu(value: Any, inputs: list[torch.Tensor], aliases: list[torch.Tensor]) -> Any:
     """An argument as the CPU kernel is to see it; tensors of the device and their aliases are added to the lists."""
     if isinstance(value, _Tensor):
         alias = device_alias(value)
@@ -175,9 +225,9 @@ def _seen(value: Any, inputs: list[torch.Tensor], aliases: list[torch.Tensor]) -
             return alias
         if value.is_cpu and not value.dim() and inputs:
             return value
-        raise _LongWay
+        raise LongWay
     if type(value) is list and value:
-        return [_seen(one, inputs, aliases) for one in value]
+        return [seen_by_cpu(one, inputs, aliases) for one in value]
     return value
 
 
@@ -206,17 +256,24 @@ def _overlap(args: Sequence[Any]) -> bool:
     return any(isinstance(other, _Tensor) and _same_memory(args[0], other) for other in args[1:])
 
 
-def _cost(plan: Plan, costs: Memo, key: tuple[Any, ...], args: Sequence[Any], result: torch.Tensor) -> Cost:
-    """The cost of a kernel that ran for the first time over these sizes and dtypes; what the policy has against its
-    result is said here, for an equal one has been let through."""
+def cost_of(
+    plan: Plan, costs: Memo, key: tuple[Any, ...], inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+) -> Cost:
+    """The cost of a kernel that ran for the first time over these sizes and dtypes."""
+    macs = numerics.multiply_adds(plan.name, inputs, outputs) if plan.multiplies else 0
+    return costs.keep(key, METER.cost(inputs, outputs, macs))
+
+
+def _cost_of_new(
+    plan: Plan, costs: Memo, key: tuple[Any, ...], inputs: Sequence[torch.Tensor], result: torch.Tensor
+) -> Cost:
+    """`cost_of`; what the policy has against the result is said here, for an equal one has been let through."""
     try:
         check_result(result)
     except UnsupportedDtype:
         METER.refused("refused_dtypes")
         raise
-    inputs = [value for value in args if isinstance(value, _Tensor) and not value.is_cpu]
-    macs = numerics.multiply_adds(plan.name, inputs, (result,)) if plan.multiplies else 0
-    return costs.keep(key, METER.cost(inputs, (result,), macs))
+    return cost_of(plan, costs, key, inputs, (result,))
 
 
 def _adopted(plan: Plan, result: torch.Tensor) -> torch.Tensor:

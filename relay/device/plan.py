@@ -34,7 +34,7 @@ class Plan:
     out, which are new or (``writes_first``) the first argument, its sizes kept. ``several``: of a plain one, that
     tensors come in lists, or more than one comes out. ``writes``: some argument is written to. ``kernel``: what runs
     it, once `relay.device.fallback` made it. ``resolved``: torch does away with the conj and neg bits of its arguments.
-    ``names_device``: a keyword names a device."""
+    ``physical``: a result of its has no such bits itself. ``names_device``: a keyword names a device."""
 
     __slots__ = (
         "_policy",
@@ -48,6 +48,7 @@ class Plan:
         "op",
         "outs",
         "overload",
+        "physical",
         "plain",
         "resolved",
         "scalar_call",
@@ -58,6 +59,7 @@ class Plan:
         "warned",
         "writes",
         "writes_first",
+        "writes_out",
     )
 
     def __init__(self, op: Any) -> None:
@@ -82,10 +84,12 @@ class Plan:
         self.plain, self.writes_first = _is_plain(op)
         types = [str(a.type) for a in schema.arguments]
         self.several = any(t in _SEVERAL for t in types) or [str(r.type) for r in schema.returns] != ["Tensor"]
+        self.writes_out = _writes_one_out(op)
         self.multiplies = multiplies(self.name)
         self.names_device = any("Device" in str(a.type) for a in schema.arguments)
         has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
         self.resolved = not (has_kernel(op.name(), "Conjugate") or has_kernel(op.name(), "Negative"))
+        self.physical = torch.Tag.pointwise in op.tags
         self.kernel: Kernel | None = None
         self.warned = False
         self._policy: Policy | None = None
@@ -141,6 +145,15 @@ def _is_plain(op: Any) -> tuple[bool, bool]:
     written = touched == [0] and schema.arguments[0].alias_info.is_write and keeps_sizes
     written = written and len(schema.returns) == 1 and str(schema.arguments[0].type) == "Tensor"
     return written, written
+
+
+def _writes_one_out(op: Any) -> bool:
+    schema = op._schema
+    tensors = [a for a in schema.arguments if "Tensor" in str(a.type)]
+    written = [a for a in tensors if a.alias_info is not None]
+    if len(written) != 1 or not written[0].is_out or str(written[0].type) != "Tensor" or len(schema.returns) != 1:
+        return False
+    return all(a is written[0] or (str(a.type) in _SINGLE + _SEVERAL and not a.kwarg_only) for a in tensors)
 
 
 _plans: dict[int, Plan] = {}

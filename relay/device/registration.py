@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from relay.device import autocast, generator, rnn, storage, streams
+from relay.device import autocast, generator, rnn, storage, streams, text
 from relay.device.errors import DeviceError
 from relay.device.fallback import fallback, kernel_for
 from relay.device.kernels import CHECKED_BY_TORCH, DIRECT, METADATA_OPS, metadata_kernel, overload
@@ -69,6 +69,7 @@ def install(policy: Policy | None = None, meter_map: mmap.mmap | None = None) ->
     storage.install(aten)
     generator.install()
     streams.install()
+    text.install()
     # Autograd gives a device a thread of its own, and every backward goes there and back: with busy cores that is
     # milliseconds for a step of microseconds. Of this thread, and of what is forked from it, backward runs here.
     torch._C._set_multithreading_enabled(False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -297,3 +298,29 @@ def test_a_second_install_keeps_the_device_and_takes_the_policy() -> None:
     finally:
         device.install(before, old)
     assert device.installed()
+
+
+def test_printing_moves_the_values_to_the_host_and_runs_nothing_there() -> None:
+    shown = {
+        "whole": torch.tensor([[1.5, -2.0], [float("nan"), 3e9]], device="spyre"),
+        "complex and conj": torch.tensor([1 + 2j, -3j], device="spyre").conj(),
+        "neg": torch.tensor([1 + 2j, -3j], device="spyre").conj().imag,
+        "half": torch.tensor([1.0, 2.0], device="spyre", dtype=torch.float16),
+        "float8": torch.ones(2, device="spyre").to(torch.float8_e5m2),
+        "summarised": torch.arange(3000, device="spyre").view(50, 60).t(),
+        "view": torch.arange(12.0, device="spyre").view(3, 4)[1:, ::2],
+        "empty": torch.empty(0, 3, device="spyre"),
+        "leaf": torch.ones(2, device="spyre", requires_grad=True),
+        "parameter": torch.nn.Parameter(torch.ones(2, device="spyre")),
+    }
+    narrow = device.Policy(ops=frozenset({"add"}), dtypes=frozenset({"float32"}))
+    for name, x in shown.items():
+        want = repr(x.cpu()).replace(" ", "")
+        before = device.METER.snapshot()
+        with device.use_policy(narrow):
+            said = repr(x)
+        spent = device.METER.snapshot() - before
+        bare = re.sub(r",\s*device='spyre:0'", "", said).replace(" ", "")
+        assert bare == want or name in ("leaf", "parameter"), (said, want)  # a copy on the host is no leaf
+        assert "device='spyre:0'" in said, name
+        assert (spent.kernels, spent.refused_ops, spent.d2h_bytes) == (0, 0, x.nbytes), name

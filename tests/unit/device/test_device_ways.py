@@ -79,6 +79,14 @@ def _cloned(tree: Any) -> Any:
     return tree_map(lambda t: t.clone() if isinstance(t, torch.Tensor) else t, tree)
 
 
+def _over_itself(x: Any, y: Any) -> Any:
+    return torch.add(x, y, out=x) is x, x
+
+
+def _over_a_row(x: Any) -> Any:
+    return torch.add(x[:1], x[2:], out=x[:1]), x
+
+
 CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "two tensors": lambda x, y: x + y,
     "a number": lambda x, y: x * 3,
@@ -96,6 +104,23 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "neg and conj": lambda x, y: (torch.complex(x, y).conj().imag @ y, torch.complex(x, y).conj() * 2),
     "mean": lambda x, y: x.mean(),
     "nothing": lambda x, y: x[:0] + y[:0],
+    "a number in place": lambda x, y: x.clone().mul_(3),
+    "three tensors": lambda x, y: torch.where(x > 0, x, y),
+    "a matrix product and a sum": lambda x, y: torch.addmm(x, x, y),
+    "conj first and second": lambda x, y: (torch.complex(x, y).conj() + x, x + torch.complex(x, y).conj()),
+    "a scalar of the device": lambda x, y: x + y[0, 0],
+    "to another dtype": lambda x, y: x.to(torch.float64) + y.to(torch.int64),
+    "out=": lambda x, y: torch.add(x, y, out=torch.ones_like(x)),
+    "out= of another dtype": lambda x, y: torch.add(x, y, out=torch.ones_like(x, dtype=torch.float64)),
+    "out= in another order": lambda x, y: torch.add(x, y, out=torch.ones_like(x).t()),
+    "out= over an argument": lambda x, y: _over_itself(x.clone(), y),
+    "out= over a part": lambda x, y: _over_a_row(x.clone()),
+    "out= that grows": lambda x, y: torch.gt(x, y, out=torch.empty(0, dtype=torch.bool, device=x.device)),
+    "out= that grows within": lambda x, y: torch.add(x, y, out=torch.ones(40, device=x.device)[:0]),
+    "out= of nothing": lambda x, y: torch.add(x[:0], y[:0], out=torch.empty_like(x[:0])),
+    "out= of a reduction": lambda x, y: torch.sum(x, 1, out=torch.ones(3, device=x.device)),
+    "out= from a number": lambda x, y: torch.mul(x, 2.0, out=torch.empty(0, device=x.device)),
+    "out= that a factory fills": lambda x, y: x + torch.arange(3, device=x.device),
 }
 
 
@@ -111,7 +136,7 @@ def test_every_form_of_a_call_agrees_with_the_cpu_and_with_the_long_way(
     long_way(False)
     call(x, y)
     got, again = _counted(lambda: call(x, y))
-    torch.testing.assert_close(_to_host(got), call(a, b), rtol=0, atol=0)
+    torch.testing.assert_close(_to_host(got), call(a, b), rtol=0, atol=0, check_stride=True)
     assert again == spent
     assert spent.kernels
 
@@ -135,6 +160,42 @@ def test_what_is_remembered_refuses_as_the_first_time() -> None:
             assert (spent.kernels, spent.refused_dtypes, spent.refused_ops) == (1, 1, 1)
         with device.use_policy(device.UNLIMITED):
             assert (x * x > 0).all().item()
+
+
+@pytest.mark.parametrize("long", [True, False], ids=["long way", "short way"])
+def test_what_out_may_not_be_is_refused_both_ways(long: bool, long_way: Callable[[bool], None]) -> None:
+    x = torch.ones(4, device="spyre")
+    long_way(long)
+    for _ in range(2):
+        torch.add(x, x, out=torch.empty(4, device="spyre"))
+        torch.add(x, x, out=torch.empty(0, device="spyre"))
+        with pytest.raises(RuntimeError, match="same device"):
+            torch.add(x, x, out=torch.empty(4))
+        with pytest.raises(RuntimeError, match="can't be cast"):
+            torch.add(x, x, out=torch.empty(4, dtype=torch.int64, device="spyre"))
+        with pytest.raises(RuntimeError, match="can't be cast"):
+            torch.add(x, x, out=torch.empty(0, dtype=torch.int64, device="spyre"))
+        with pytest.raises(RuntimeError, match="unsupported operation"):
+            torch.add(x[:3], x[:3], out=x[1:])
+        with pytest.raises(RuntimeError, match="unsupported operation"):
+            torch.add(x, x, out=x[:1].expand(4))
+        with pytest.warns(UserWarning, match="resized") as said:
+            assert torch.add(x, x, out=torch.empty(2, device="spyre")).shape == (4,)
+        assert len(said) == 1
+    assert bool(CURRENT.costs.get(plan.plan_of(torch.ops.aten.add.out))) is not long
+    narrow = device.Policy(
+        ops=frozenset({"add", "gt", "empty"}), dtypes=frozenset({"float32", "bool"}), memory_bytes=64
+    )
+    with device.use_policy(narrow):
+        for _ in range(2):
+            out = torch.empty(0, device="spyre")
+            torch.add(x, x, out=out)
+            with pytest.raises(device.UnsupportedOp, match="mul"):
+                torch.mul(x, x, out=out)
+            with pytest.raises(torch.OutOfMemoryError):
+                torch.add(x[:, None].expand(4, 32), 1, out=torch.empty(0, device="spyre"))
+            with pytest.raises(torch.OutOfMemoryError):
+                torch.gt(x[:, None].expand(4, 32), x[:1], out=torch.empty(0, dtype=torch.bool, device="spyre"))
 
 
 def test_another_machine_costs_anew() -> None:
