@@ -26,6 +26,7 @@ LISTS = (
     ("torch.testing._internal.common_modules", "module_db"),
 )
 """What upstream's variants are made from, by module and name."""
+OF_TORCH = "torch's lists of operators and modules"
 
 
 MASKS = (b"SigBlk:", b"SigIgn:", b"SigCgt:")
@@ -35,7 +36,7 @@ OF_LIBC = 0b11 << 31
 
 AT_IMPORT = (
     "default dtype", "torch's modes", "torch's settings", "working directory", "locale", "signal handlers", "timers",
-    "standard streams", "umask", "recursion limit", "builtins", "torch's lists of operators and modules",
+    "standard streams", "umask", "recursion limit", "builtins", OF_TORCH,
 )  # fmt: skip
 """What a file that is imported must leave as it was, or others cannot be imported beside it. Not what many of
 upstream's do for themselves: the import path, environment, warnings."""
@@ -63,7 +64,7 @@ class State:
     """The state of this process, taken before its first test. Needs torch to be imported."""
 
     def __init__(self) -> None:
-        self._probes = _probes()
+        self._probes = _probes() | {OF_TORCH: lambda: [len(one) for one in _lists_of_torch()]}  # after every variant
         self._before = {name: _look(probe) for name, probe in self._probes.items()}
         self._random = random.getstate()
         import torch
@@ -84,6 +85,10 @@ class State:
         self._torch.set_rng_state(self._torch_rng)
         if self._numpy is not None:
             self._numpy.set_state(self._numpy_rng)
+
+
+def _lists_of_torch() -> list[Any]:
+    return [getattr(sys.modules.get(module), name, ()) for module, name in LISTS]
 
 
 def _look(probe: Callable[[], Any]) -> Any:
@@ -112,7 +117,7 @@ def _probes() -> dict[str, Callable[[], Any]]:
         return [signal.getsignal(n) for n in (1, 2, 3, 10, 12, 13, 14, 15, 17)], masks
 
     def lists_of_torch() -> Any:
-        return [tuple(map(id, getattr(sys.modules.get(module), name, ()))) for module, name in LISTS]
+        return [tuple(map(id, one)) for one in _lists_of_torch()]
 
     def umask() -> int:
         mask = os.umask(0o77)
@@ -157,7 +162,7 @@ def _probes() -> dict[str, Callable[[], Any]]:
         "threads": threading.active_count,
         "processes": lambda: len(sandbox.children(os.getpid())),
         "builtins": lambda: tuple(map(id, vars(builtins).values())),
-        "torch's lists of operators and modules": lists_of_torch,
+        OF_TORCH: lists_of_torch,
         "temporary files": lambda: [scratch.crowded(folder) for folder in places],
     }
     numpy = sys.modules.get("numpy")
