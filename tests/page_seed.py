@@ -99,9 +99,9 @@ def _values(table: Table, rows: Iterable[dict[str, Any]]) -> Iterator[tuple[Any,
 def _tables(runs: Runs) -> Iterator[tuple[Table, Iterable[dict[str, Any]]]]:
     """Parents before children."""
     around = Around(runs)
-    yield schema.delivery, runs.deliveries()
+    yield schema.delivery, around.deliveries()
     yield schema.dispatch, runs.dispatches
-    yield schema.pull_request, runs.pulls()
+    yield schema.pull_request, around.pulls()
     yield schema.job, runs.jobs()
     yield schema.plan, runs.plans()
     yield schema.shard, runs.shards

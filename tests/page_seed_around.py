@@ -1,4 +1,5 @@
-"""What lies around the runs of a busy year: effects, rows of other dashboards, workers, levels, quarantine, names."""
+"""What lies around the runs of a busy year: deliveries, pull requests, effects, rows of other dashboards, workers,
+levels, quarantine, names."""
 
 from __future__ import annotations
 
@@ -15,6 +16,51 @@ class Around:
     def __init__(self, runs: Runs) -> None:
         self.size, self.now = runs.size, runs.now
         self.backends, self.tests, self.dispatches = runs.backends, runs.tests, runs.dispatches
+
+    def deliveries(self) -> Iterator[dict[str, Any]]:
+        for n, row in enumerate(self.dispatches):
+            yield {
+                "id": row["delivery_id"],
+                "event": row["event"],
+                "action": row["action"],
+                "repo": row["upstream"],
+                "received_at": row["created_at"] - 1,
+                "state": "routed",
+                "code": "routed",
+                "attempts": 1,
+            }
+            for extra in range(3):
+                yield {
+                    "id": f"ignored-{n:08}-{extra}",
+                    "event": "issue_comment",
+                    "action": "created",
+                    "repo": row["upstream"],
+                    "received_at": row["created_at"] - 2,
+                    "state": "ignored",
+                    "code": "event-not-wanted",
+                    "reason": "the relay has no use for it",
+                    "attempts": 0,
+                }
+
+    def pulls(self) -> Iterator[dict[str, Any]]:
+        seen = set()
+        for row in reversed(self.dispatches):
+            if row["pr_number"] is None or row["pr_number"] in seen:
+                continue
+            seen.add(row["pr_number"])
+            yield {
+                "upstream_key": "pytorch/pytorch",
+                "number": row["pr_number"],
+                "title": row["pr_title"],
+                "author": row["author"],
+                "head_sha": row["head_sha"],
+                "base_ref": "main",
+                "labels": [],
+                "draft": False,
+                "open": True,
+                "told_at": "2026-11-29T00:00:00Z",
+                "heard_at": row["created_at"],
+            }
 
     def effects(self) -> Iterator[dict[str, Any]]:
         for n, row in enumerate(self.dispatches):

@@ -113,51 +113,6 @@ class Runs:
                 "shows": 0,
             }
 
-    def deliveries(self) -> Iterator[dict[str, Any]]:
-        for n, row in enumerate(self.dispatches):
-            yield {
-                "id": row["delivery_id"],
-                "event": row["event"],
-                "action": row["action"],
-                "repo": row["upstream"],
-                "received_at": row["created_at"] - 1,
-                "state": "routed",
-                "code": "routed",
-                "attempts": 1,
-            }
-            for extra in range(3):
-                yield {
-                    "id": f"ignored-{n:08}-{extra}",
-                    "event": "issue_comment",
-                    "action": "created",
-                    "repo": row["upstream"],
-                    "received_at": row["created_at"] - 2,
-                    "state": "ignored",
-                    "code": "event-not-wanted",
-                    "reason": "the relay has no use for it",
-                    "attempts": 0,
-                }
-
-    def pulls(self) -> Iterator[dict[str, Any]]:
-        seen = set()
-        for row in reversed(self.dispatches):
-            if row["pr_number"] is None or row["pr_number"] in seen:
-                continue
-            seen.add(row["pr_number"])
-            yield {
-                "upstream_key": "pytorch/pytorch",
-                "number": row["pr_number"],
-                "title": row["pr_title"],
-                "author": row["author"],
-                "head_sha": row["head_sha"],
-                "base_ref": "main",
-                "labels": [],
-                "draft": False,
-                "open": True,
-                "told_at": "2026-11-29T00:00:00Z",
-                "heard_at": row["created_at"],
-            }
-
     def jobs(self) -> Iterator[dict[str, Any]]:
         for n, row in enumerate(self.dispatches):
             at, over = row["created_at"], row["closed_at"] is not None
