@@ -11,10 +11,12 @@ from typing import Any
 import page_seed
 import page_sign_in
 import pytest
+import schemathesis
 from fastapi.datastructures import DefaultPlaceholder
 from fastapi.responses import HTMLResponse
 from fastapi.testclient import TestClient
 from jsonschema import Draft202012Validator
+from jsonschema_rs import ValidationError
 
 from relay.artifacts import artifacts
 from relay.settings import Settings
@@ -153,3 +155,11 @@ def test_openapi_has_the_twin_with_a_schema_and_an_example_that_holds(client: An
     told = {**answer["schema"], "components": found["components"]}  # and as somebody reads it who has this file alone
     Draft202012Validator(told).validate(answer["example"])
     assert answer["example"] == examples()[path]
+
+
+def test_openapi_is_a_valid_document(client: Any) -> None:
+    found = client.get("/openapi.json").json()
+    schemathesis.openapi.from_dict(found).validate()
+    found["paths"]["/index.json"]["get"]["responses"] = "none"
+    with pytest.raises(ValidationError):
+        schemathesis.openapi.from_dict(found).validate()
