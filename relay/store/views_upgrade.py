@@ -12,6 +12,9 @@ from relay.store.schema import upgrade
 from relay.store.upgrade_changes import Wanted
 
 PER_PAGE = 100
+WORST = Wanted(only="regression")
+WORST_SHOWN = 5
+"""Regressions that stand above all changes."""
 _SHOWN = ("kind", "device", "ref", "night", "old", "new", "old_sha", "new_sha", "state", "good", "code", "summary")
 _TIMES = ("created_at", "compared_at", "closed_at")
 
@@ -35,13 +38,18 @@ def pair(conn: Connection, name: str, wanted: Wanted, page: int) -> dict[str, An
     if row.head is None:
         raise _not_compared(name, row)
     progress = row.progress or {"evaluated": 0, "burn_down": []}
+    counts = (row.outcome or {}).get("counts")
+    worst = []
+    if wanted == Wanted() and counts and counts.get("regression"):
+        worst = upgrade_changes.some(conn, row.id, WORST, after=0, limit=WORST_SHOWN)
     matching = row.head["changes"] if wanted == Wanted() else upgrade_changes.matching(conn, row.id, wanted)
     page, pages = _page(page, matching)
     return {
         "pair": name,
         **_head(row),
         "runs": row.runs,
-        "standings": (row.outcome or {}).get("counts"),
+        "standings": counts,
+        "worst": worst,
         "report": {key: value for key, value in row.head.items() if key not in ("entries", "changes")},
         "entries": row.head["entries"],
         "progress": _progress(row.head, progress["evaluated"]),
@@ -81,6 +89,7 @@ def _put_together(conn: Connection, name: str, wanted: Wanted, page: int) -> dic
         "summary": row.summary if len(rows) == 1 else f"{len(rows)} nights put together; the newest: {row.summary}",
         "runs": row.runs,
         "standings": (row.outcome or {}).get("counts"),
+        "worst": [one for one in changes if views_nights.passes(one, WORST)][: WORST_SHOWN * (wanted == Wanted())],
         "report": {key: part for key, part in value.items() if key not in ("changes", "plan", "entries")},
         "entries": len(value["entries"]),
         "progress": _progress(value, done),

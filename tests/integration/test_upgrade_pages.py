@@ -68,6 +68,8 @@ def test_a_pair_shows_counts_progress_and_reasons(client, nights):
     assert [point["left"] for point in value["burn_down"]] == [1, 0]
     (change,) = [c for c in value["changes"] if c["relevant"]]
     assert (change["standing"], change["message"]) == ("regression", "Error: no")
+    assert value["worst"] == [change], "what a release manager asks first"
+    assert client.get(f"/upgrade/{first}..{second}.json?kind=body").json()["worst"] == []
     page = client.get(f"/upgrade/{first[:10]}..{second[:10]}")
     assert page.status_code == 200
     assert "TestX::test_old" in page.text

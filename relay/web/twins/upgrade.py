@@ -104,6 +104,7 @@ class UpgradePair(Part):
     seconds: Loose | float | None
     runs: Annotated[Loose | None, Field(description="The runs on both sides.")]
     standings: Tally | None
+    worst: Annotated[list[Change], Field(description="The first regressions; empty where changes are filtered.")]
     report: Report
     entries: Annotated[int, Field(description="Entries of op databases that differ.")]
     progress: Progress
