@@ -19,10 +19,10 @@ def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     if getattr(function, _MARK, False):
         return function
 
+    from relay.device import comparison
+
     @functools.wraps(function)
     def compare(*args: Any, **kwargs: Any) -> Any:
-        from relay.device import comparison
-
         with comparison():
             return function(*args, **kwargs)
 

@@ -1,4 +1,4 @@
-"""Operators that are about memory itself (make, resize, copy, view) and those that exist only for devices."""
+"""Operators that are about memory itself (make, resize, read, view) and those that exist only for devices."""
 
 from __future__ import annotations
 
@@ -9,22 +9,16 @@ from typing import Any
 
 import torch
 
-from relay.device import numerics
+from relay.device import copies
 from relay.device.fallback import fallback
 from relay.device.memory import (
     CPU_KEYS,
-    NAME,
-    adopt,
-    alias_within,
     allocate_bytes,
     bytes_of,
     contiguous_strides,
     cpu_alias,
-    device_alias,
     empty_like_dtype,
-    host_view,
     new_tensor,
-    refuse_layout,
     set_memory,
     span,
 )
@@ -33,10 +27,6 @@ from relay.device.plan import Kernel
 from relay.device.policy import CURRENT
 
 _aten = torch.ops.aten
-_clone = _aten.clone.default._handle.redispatch_boxed
-_to_copy = _aten._to_copy.default._handle.redispatch_boxed
-_same_memory = torch._C._is_alias_of
-_AS_IT_IS = (None, torch.preserve_format)
 _CHANNELS_LAST = (torch.channels_last, torch.channels_last_3d)
 
 # View operators whose CPU kernel only writes sizes and strides, so it serves any device's tensor.
@@ -174,117 +164,6 @@ def resize_(
     return self
 
 
-def copy_from(src: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
-    """``aten::_copy_from``: host to device, back, or within it, with conversion of dtype and layout of strides."""
-    if not isinstance(src, torch.Tensor):  # a number that torch wrapped
-        src = torch.tensor(src)
-    source = None if src.is_cpu else device_alias(src)
-    target = None if dst.is_cpu else device_alias(dst)
-    for tensor, alias in ((src, source), (dst, target)):
-        if alias is None and (tensor.layout is not torch.strided or tensor.is_quantized):
-            refuse_layout(tensor, "aten::_copy_from")
-    from_device, to_device = source is not None, target is not None
-    if from_device and to_device and _same_memory(src, dst):
-        memory = host_view(src.untyped_storage())
-        source, target = alias_within(memory, src), alias_within(memory, dst)
-    target = dst if target is None else target
-    target.copy_(src if source is None else source)
-    policy = CURRENT.policy
-    if to_device and policy.changes_numbers:
-        numerics.apply(policy, target)
-    if from_device and to_device:
-        _count_device_copy(src, dst)
-    else:
-        METER.transfer("h2d_bytes" if to_device else "d2h_bytes", src.nbytes)
-    return dst
-
-
-def clone(self: torch.Tensor, *, memory_format: torch.memory_format | None = None) -> torch.Tensor:
-    """``aten::clone``: in one trip, where torch's own takes three (strides, memory, copy)."""
-    alias = device_alias(self)
-    if alias is None:
-        refuse_layout(self, "aten::clone")
-    if memory_format is None:
-        out = adopt(_clone(CPU_KEYS, alias))
-    else:
-        out = adopt(_clone(CPU_KEYS, alias, memory_format=memory_format))
-    policy = CURRENT.policy
-    if policy.changes_numbers:
-        numerics.apply(policy, cpu_alias(out))
-    _count_device_copy(self, out)
-    return out
-
-
-_copies = METER.memo()
-
-
-def _count_device_copy(src: torch.Tensor, dst: torch.Tensor) -> None:
-    # Within the device a copy is a kernel, and a test that only copies has engaged it.
-    key = (src.shape, src.dtype, dst.shape, dst.dtype)
-    cost = _copies.get(key)
-    if cost is None:
-        cost = _copies.keep(key, METER.cost((src,), (dst,), copied=src.nbytes))
-    METER.add(cost)
-
-
-def to_copy(
-    self: torch.Tensor,
-    *,
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: torch.device | None = None,
-    pin_memory: bool | None = None,
-    non_blocking: bool = False,
-    memory_format: torch.memory_format | None = None,
-) -> torch.Tensor:
-    """``aten::_to_copy``. torch's own would ask the hooks for pinned memory when a copy to the host may not block.
-
-    The key is chosen from the tensor *and* the device asked for, so tensors of the host come here too.
-    """
-    alias = None if self.is_cpu else device_alias(self)
-    strided = alias is not None or (self.layout is torch.strided and not self.is_quantized)
-    if not strided or layout not in (None, torch.strided):
-        refuse_layout(self, "aten::_to_copy")
-    options: dict[str, Any] = {}
-    if dtype is not None:
-        options["dtype"] = dtype
-    if memory_format is not None:
-        options["memory_format"] = memory_format
-    if alias is None:
-        if memory_format in _AS_IT_IS and self.is_contiguous():
-            return _to_device(self, new_tensor(self.shape, self.stride(), dtype or self.dtype))
-        like = torch.empty_like(self, device="meta", **options)
-        return _to_device(self, new_tensor(tuple(like.shape), like.stride(), like.dtype))
-    out = _to_copy(CPU_KEYS, alias, **options)
-    if device is None or device.type == NAME:
-        moved = adopt(out)
-        policy = CURRENT.policy
-        if policy.changes_numbers:
-            numerics.apply(policy, out)
-        _count_device_copy(self, moved)
-        return moved
-    METER.transfer("d2h_bytes", self.nbytes)
-    return out if device.type == "cpu" else out.to(device)
-
-
-def _to_device(src: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
-    """`copy_from` the host into what was made for it."""
-    target = cpu_alias(made)
-    target.copy_(src)
-    policy = CURRENT.policy
-    if policy.changes_numbers:
-        numerics.apply(policy, target)
-    METER.transfer("h2d_bytes", src.nbytes)
-    return made
-
-
-def copy_from_and_resize(src: torch.Tensor, dst: torch.Tensor) -> torch.Tensor:
-    """``aten::_copy_from_and_resize``."""
-    if src.shape != dst.shape:
-        dst.resize_(src.size())
-    return copy_from(src, dst)
-
-
 def local_scalar_dense(self: torch.Tensor) -> Any:
     """``aten::_local_scalar_dense``: what ``item()`` reads."""
     if self.numel() != 1:
@@ -297,11 +176,6 @@ def local_scalar_dense(self: torch.Tensor) -> Any:
     memory, size = read
     at = self.data_ptr()
     return cpu_alias(self).item() if at % size else memory[at // size]
-
-
-def lazy_clone(self: torch.Tensor) -> torch.Tensor:
-    """``aten::_lazy_clone``, done at once: copy-on-write asks for a C++ allocator, which ends the process."""
-    return self.clone(memory_format=torch.preserve_format)
 
 
 def set_tensor(self: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
@@ -354,12 +228,12 @@ DIRECT: dict[str, Kernel] = {
     "empty_strided": empty_strided,
     "_efficientzerotensor": zero_tensor,
     "resize_": resize_,
-    "_copy_from": copy_from,
-    "_to_copy": to_copy,
-    "_copy_from_and_resize": copy_from_and_resize,
+    "_copy_from": copies.copy_from,
+    "_to_copy": copies.to_copy,
+    "_copy_from_and_resize": copies.copy_from_and_resize,
     "_local_scalar_dense": local_scalar_dense,
-    "clone": clone,
-    "_lazy_clone": lazy_clone,
+    "clone": copies.clone,
+    "_lazy_clone": copies.lazy_clone,
     "set_.source_Tensor": set_tensor,
     "set_.source_Storage": set_storage,
     "set_": set_nothing,

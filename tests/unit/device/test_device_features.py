@@ -130,6 +130,41 @@ def empty_tensors(at: str) -> None:
 
 
 @feature
+def every_kind_of_host_tensor_moves(at: str) -> None:
+    x = torch.arange(12.0).view(3, 4)
+    z = torch.complex(x, -x)
+    for host in (x, x.t(), x[1:], x[:, 1], x[:0], x[0, 1], x.expand(2, 3, 4), z.conj(), z.conj().imag, z.t().conj()):
+        same(host.to(at, copy=True), host.clone(memory_format=torch.preserve_format))
+    same(torch._efficientzerotensor((2, 3)).to(at), torch.zeros(2, 3))
+    assert torch._C._is_cow_tensor(lazy := torch._lazy_clone(x))
+    same(lazy.to(at), x)
+    assert at == "cpu" or torch._C._is_cow_tensor(lazy)
+    if at != "cpu":
+        with pytest.raises(NotImplementedError, match="no data"):
+            torch.empty(2, device="meta").to(at)
+
+
+@feature
+def an_element_changed_in_place(at: str) -> None:
+    x, z = randn(3, 4, at=at), torch.complex(randn(2, 3, at=at), randn(2, 3, at=at))
+    want = x.cpu().clone()
+    x[1] += 1
+    want[1] += 1
+    x[:, 2] *= 2
+    want[:, 2] *= 2
+    same(x, want)
+    want = z.cpu().clone().conj_physical()
+    z.copy_(z.conj())
+    same(z, want)
+    square = randn(3, 3, at=at)
+    want = square.cpu().clone()
+    square.copy_(square.clone().t())
+    same(square, want.t().contiguous())
+    x.copy_(x)
+    x[1:].copy_(x[1:])
+
+
+@feature
 def negative_zero_and_repr(at: str) -> None:
     assert "3.5000" in repr(torch.tensor([3.5, 1.25], device=at))
 

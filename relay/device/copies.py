@@ -1,0 +1,166 @@
+"""Operators that copy: to the device, back, and within it."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import torch
+
+from relay.device import numerics
+from relay.device.memory import (
+    CPU_KEYS,
+    NAME,
+    adopt,
+    alias_within,
+    cpu_alias,
+    device_alias,
+    host_view,
+    new_tensor,
+    refuse_layout,
+)
+from relay.device.meter import METER
+from relay.device.policy import CURRENT
+
+_clone = torch.ops.aten.clone.default._handle.redispatch_boxed
+_to_copy = torch.ops.aten._to_copy.default._handle.redispatch_boxed
+_same_memory = torch._C._is_alias_of
+_address = torch._C._data_address  # of the storage; `data_ptr()` of a copy-on-write tensor makes the copy
+_AS_IT_IS = (None, torch.preserve_format)
+
+
+def copy_from(src: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    """``aten::_copy_from``: host to device, back, or within it, with conversion of dtype and layout of strides."""
+    if not isinstance(src, torch.Tensor):  # a number that torch wrapped
+        src = torch.tensor(src)
+    source = None if src.is_cpu else device_alias(src)
+    target = None if dst.is_cpu else device_alias(dst)
+    for tensor, alias in ((src, source), (dst, target)):
+        if alias is None and (tensor.layout is not torch.strided or tensor.is_quantized):
+            refuse_layout(tensor, "aten::_copy_from")
+    from_device, to_device = source is not None, target is not None
+    if from_device and to_device and _same_memory(src, dst) and not _same_place(src, dst):
+        memory = host_view(src.untyped_storage())
+        source, target = alias_within(memory, src), alias_within(memory, dst)
+    target = dst if target is None else target
+    target.copy_(src if source is None else source)
+    policy = CURRENT.policy
+    if to_device and policy.changes_numbers:
+        numerics.apply(policy, target)
+    if from_device and to_device:
+        _count_device_copy(src, dst)
+    else:
+        METER.transfer("h2d_bytes" if to_device else "d2h_bytes", src.nbytes)
+    return dst
+
+
+def _same_place(src: torch.Tensor, dst: torch.Tensor) -> bool:
+    """Whether every element is copied onto itself, as at the end of ``x[i] += 1``: nothing overlaps by halves then."""
+    return (
+        src.data_ptr() == dst.data_ptr()
+        and src.dtype is dst.dtype
+        and src.shape == dst.shape
+        and src.stride() == dst.stride()
+    )
+
+
+def clone(self: torch.Tensor, *, memory_format: torch.memory_format | None = None) -> torch.Tensor:
+    """``aten::clone``: in one trip, where torch's own takes three (strides, memory, copy)."""
+    alias = device_alias(self)
+    if alias is None:
+        refuse_layout(self, "aten::clone")
+    if memory_format is None:
+        out = adopt(_clone(CPU_KEYS, alias))
+    else:
+        out = adopt(_clone(CPU_KEYS, alias, memory_format=memory_format))
+    policy = CURRENT.policy
+    if policy.changes_numbers:
+        numerics.apply(policy, cpu_alias(out))
+    _count_device_copy(self, out)
+    return out
+
+
+_copies = METER.memo()
+
+
+def _count_device_copy(src: torch.Tensor, dst: torch.Tensor) -> None:
+    # Within the device a copy is a kernel, and a test that only copies has engaged it.
+    key = (src.shape, src.dtype, dst.shape, dst.dtype)
+    cost = _copies.get(key)
+    if cost is None:
+        cost = _copies.keep(key, METER.cost((src,), (dst,), copied=src.nbytes))
+    METER.add(cost)
+
+
+def to_copy(
+    self: torch.Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+    non_blocking: bool = False,
+    memory_format: torch.memory_format | None = None,
+) -> torch.Tensor:
+    """``aten::_to_copy``. torch's own would ask the hooks for pinned memory when a copy to the host may not block.
+
+    The key is chosen from the tensor *and* the device asked for, so tensors of the host come here too.
+    """
+    alias = None if self.is_cpu else device_alias(self)
+    strided = alias is not None or (self.layout is torch.strided and not self.is_quantized)
+    if not strided or layout not in (None, torch.strided):
+        refuse_layout(self, "aten::_to_copy")
+    options: dict[str, Any] = {}
+    if dtype is not None:
+        options["dtype"] = dtype
+    if memory_format is not None:
+        options["memory_format"] = memory_format
+    if alias is None:
+        if memory_format in _AS_IT_IS and self.is_contiguous():
+            return _to_device(self, new_tensor(self.shape, self.stride(), dtype or self.dtype))
+        like = torch.empty_like(self, device="meta", **options)
+        return _to_device(self, new_tensor(tuple(like.shape), like.stride(), like.dtype))
+    out = _to_copy(CPU_KEYS, alias, **options)
+    if device is None or device.type == NAME:
+        moved = adopt(out)
+        policy = CURRENT.policy
+        if policy.changes_numbers:
+            numerics.apply(policy, out)
+        _count_device_copy(self, moved)
+        return moved
+    METER.transfer("d2h_bytes", self.nbytes)
+    return out if device.type == "cpu" else out.to(device)
+
+
+def _to_device(src: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
+    """`copy_from` the host into what was made for it."""
+    policy, nbytes = CURRENT.policy, src.nbytes
+    if (
+        src.is_cpu
+        and src.dtype is made.dtype
+        and not policy.changes_numbers
+        and src.is_contiguous()
+        and made.is_contiguous()
+        and not (src.is_conj() or src.is_neg())
+        and (start := _address(src))  # 0: no elements, or zeros that torch has not written yet
+    ):
+        ctypes.memmove(made.data_ptr(), start + src.storage_offset() * src.itemsize, nbytes)
+    else:
+        target = cpu_alias(made)
+        target.copy_(src)
+        if policy.changes_numbers:
+            numerics.apply(policy, target)
+    METER.transfer("h2d_bytes", nbytes)
+    return made
+
+
+def copy_from_and_resize(src: torch.Tensor, dst: torch.Tensor) -> torch.Tensor:
+    """``aten::_copy_from_and_resize``."""
+    if src.shape != dst.shape:
+        dst.resize_(src.size())
+    return copy_from(src, dst)
+
+
+def lazy_clone(self: torch.Tensor) -> torch.Tensor:
+    """``aten::_lazy_clone``, done at once: copy-on-write asks for a C++ allocator, which ends the process."""
+    return self.clone(memory_format=torch.preserve_format)
