@@ -368,6 +368,14 @@ ATTACKS = (
         "no limit saw memory that is no process's; a full /tmp and a long name took other variants with them",
     ),
     Attack(
+        "control characters in messages and names, for the terminal of who runs `relay run`",
+        "shown as text",
+        "one console writes to terminals, and replaces them",
+        ("tests/unit/test_terminal.py::test_texts_hold_no_control_characters_wherever_they_stand",)
+        + ("tests/unit/test_terminal.py::test_nobody_makes_another_console",),
+        "they reached the terminal",
+    ),
+    Attack(
         "a file whose import leads the runner's look at memory elsewhere",
         "refused",
         "a collector is believed its number once, before it imports a file",

@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Column, Table
 
+from relay.cli.terminal import Terminal
 from relay.domain.allowlist import parse
 from relay.errors import SettingsError
 from relay.services.device_configs import CAPABILITY
@@ -62,7 +63,7 @@ def lint_files(
     console: Console | None = None,
 ) -> int:
     """Prints every problem of the given files. 0 when there is no error, 1 otherwise."""
-    console = console or Console(soft_wrap=True, highlight=False)
+    console = console or Terminal(soft_wrap=True, highlight=False)
     sources = [ConfigSource(str(path), read_text(path)) for path in yaml_files(paths)]
     for source in sources:
         if Path(source.name).name == CAPABILITY:
@@ -94,7 +95,7 @@ def _table(sources: Sequence[ConfigSource], problems: Sequence[ConfigProblem]) -
 
 def lint_allowlist(path: Path, *, console: Console | None = None) -> int:
     """Prints who gets what. Raises AllowlistError at the first place that cannot be used."""
-    console = console or Console(highlight=False)
+    console = console or Terminal(highlight=False)
     allowlist = parse(read_text(path), str(path))
     table = Table("level", Column("repository", overflow="fold"), "executor", "device", "events", "oncalls")
     for entry in allowlist.entries:

@@ -18,6 +18,7 @@ from typing import Any
 from rich.console import Console
 
 from relay.cli.config import read_text
+from relay.cli.terminal import Terminal
 from relay.errors import SettingsError
 from relay.services.device_configs import DeviceConfigs, load_device
 from relay.services.patch_body import body, title
@@ -57,7 +58,7 @@ def run_patch(
     console: Console | None = None,
 ) -> int:
     """0; 1 when a proposal was refused by its checks, or tests fail for no limit that is known."""
-    console = console or Console(soft_wrap=True, highlight=False)
+    console = console or Terminal(soft_wrap=True, highlight=False)
     device = load_device(folder)
     found = propose(read_runs(results), device.configs, datetime.now(UTC).date(), Enough(enough, min(enough, 3)))
     after, edits, refused = patched(device, [p.edit for p in found.proposals if p.edit is not None])

@@ -12,6 +12,7 @@ from yaml import YAMLError
 
 from relay.cli.config import read_text, yaml_files
 from relay.cli.explain import dtype_word, op_word
+from relay.cli.terminal import Terminal
 from relay.errors import SettingsError
 from relay.services.device_configs import CAPABILITY
 from selector.configs import ConfigSource, load_capability, load_configs
@@ -30,7 +31,7 @@ SHOWN = 6
 
 def run_import(paths: Sequence[Path], out: Path, *, force: bool = False, console: Console | None = None) -> int:
     """Writes the imported configs into the folder ``out``. 0; SettingsError when a file is there already."""
-    console = console or Console(soft_wrap=True, highlight=False)
+    console = console or Terminal(soft_wrap=True, highlight=False)
     sources: dict[str, ConfigSource] = {}
     for path in yaml_files(paths):
         if path.name in sources:
@@ -57,7 +58,7 @@ def run_import(paths: Sequence[Path], out: Path, *, force: bool = False, console
 
 def run_fmt(paths: Sequence[Path], *, check: bool = False, console: Console | None = None) -> int:
     """Rewrites files in this project's layout. With ``check`` writes nothing; 1 when a file would change."""
-    console = console or Console(soft_wrap=True, highlight=False)
+    console = console or Terminal(soft_wrap=True, highlight=False)
     changed = 0
     for path in yaml_files(paths):
         text = read_text(path)
@@ -106,7 +107,7 @@ def run_diff(
     console: Console | None = None,
 ) -> int:
     """Prints which variants change mode from ``a`` to ``b``. 0 when none does, 1 otherwise."""
-    console = console or Console(soft_wrap=True, highlight=False)
+    console = console or Terminal(soft_wrap=True, highlight=False)
     sides = side(a, compat=compat), side(b, compat=compat)
     if upstream is not None:
         inventory = take(DirTree(upstream, only=is_inventoried))
@@ -150,7 +151,7 @@ def run_propose(
     results: Sequence[Path], out: Path, extends: Sequence[str], evidence: str, console: Console | None = None
 ) -> int:
     """Writes a config of the limits that results show. 0; 1 when failures remain that no limit explains."""
-    console = console or Console(soft_wrap=True, highlight=False)
+    console = console or Terminal(soft_wrap=True, highlight=False)
     lines = []
     for path in results:
         for number, text in enumerate(read_text(path).splitlines(), 1):
@@ -168,5 +169,5 @@ def run_propose(
 
 def run_schema(console: Console | None = None) -> int:
     """Prints the JSON Schema."""
-    (console or Console(soft_wrap=True, highlight=False)).file.write(json.dumps(json_schema(), indent=1) + "\n")
+    (console or Terminal(soft_wrap=True, highlight=False)).file.write(json.dumps(json_schema(), indent=1) + "\n")
     return 0

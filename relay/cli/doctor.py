@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from relay.cli.terminal import Terminal
 from relay.worker import doctor
 
 MARKS = {"ok": "ok     ", "warning": "warning", "error": "ERROR  "}
@@ -14,7 +15,7 @@ MARKS = {"ok": "ok     ", "warning": "warning", "error": "ERROR  "}
 
 def run(folder: Path | None, config: str | None = None, *, worker: bool = True, console: Console | None = None) -> int:
     """Prints every finding, with what to do about it. 0 when nothing keeps it from working, 1 otherwise."""
-    console = console or Console(soft_wrap=True, highlight=False)
+    console = console or Terminal(soft_wrap=True, highlight=False)
     findings = doctor.report(folder) if worker else []
     if config or os.environ.get("RELAY_CONFIG"):
         from relay.cli import checkup

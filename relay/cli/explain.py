@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
+from relay.cli.terminal import Terminal
 from relay.errors import SettingsError
 from relay.services.device_configs import load_device
 from selector.configs.explain import NONE, OTHER, Explanation, Group, explain
@@ -30,7 +31,7 @@ def run(
 ) -> int:
     """Prints what governs each group of variants of ``file::Class::method``, on this machine's architecture unless
     ``machine`` names another. 0; 1 when no variant can run."""
-    console = console or Console(soft_wrap=True, highlight=False)
+    console = console or Terminal(soft_wrap=True, highlight=False)
     try:
         wanted = TestId.parse(test)
     except ValueError as exc:

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from relay.cli.select import LocalRepository
 from relay.cli.select_text import print_line
+from relay.cli.terminal import Terminal
 from relay.mirror.git import GitTree
 from selector.discover import DirectoryCache, Inventory, take
 from selector.discover.features import Features
@@ -40,7 +41,7 @@ def run(
         repository = LocalRepository(folder)
         with GitTree(repository, repository.commit(revision)) as tree:
             value = taken(tree, cache, began)
-    out = console if console is not None else Console()
+    out = console if console is not None else Terminal()
     if as_json:
         out.file.write(json.dumps(value, indent=1) + "\n")
     else:

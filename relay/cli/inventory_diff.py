@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from relay.cli.select_text import print_line
+from relay.cli.terminal import Terminal
 from relay.cli.trees import inventoried_tree
 from selector.discover import DirectoryCache, take
 from selector.discover.diff import Difference, Side, compare
@@ -40,7 +41,7 @@ def run(
         first = Side(before, take(before, kept))
         found = compare(first, Side(after, take(after, kept, first.inventory)))
     value = {**to_value(found), "seconds": round(time.perf_counter() - began, 3)}
-    out = console if console is not None else Console()
+    out = console if console is not None else Terminal()
     if as_json:
         out.file.write(json.dumps(value, indent=1) + "\n")
     else:

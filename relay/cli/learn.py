@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from relay.cli.replay import Given, session
+from relay.cli.terminal import Terminal
 from relay.services import learning
 from relay.settings import load
 from relay.store.db import open_migrated
@@ -26,7 +27,7 @@ def from_replay(given: Given, target: Path, console: Console | None = None) -> i
     Raises TooLittle."""
     from relay.worker.replay.job import taken
 
-    out = console or Console(soft_wrap=True)
+    out = console or Terminal(soft_wrap=True)
     replay = session(given, out)
     found = list(examples(replay.faults, replay.pool(), replay.cases, replay.known))
     held = {one.change for one in found if taken(f"{given.seed} held", one.change, HELD_OUT)}
@@ -36,7 +37,7 @@ def from_replay(given: Given, target: Path, console: Console | None = None) -> i
 def from_history(config: str | None, device: str | None, target: Path, console: Console | None = None) -> int:
     """Fits a ranker to what the changes of trusted authors broke in the relay's database, the newest held out, and
     writes its weights. Raises TooLittle, SettingsError."""
-    out = console or Console(soft_wrap=True)
+    out = console or Terminal(soft_wrap=True)
     settings = load(config)
     engine = open_migrated(settings.database)
     try:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from sqlalchemy import select
 
+from relay.cli.terminal import Terminal
 from relay.services import quarantining
 from relay.settings import load
 from relay.store.db import open_migrated
@@ -48,7 +49,7 @@ def end(config: str | None, id: int) -> int:
 
 def show(config: str | None, console: Console | None = None) -> int:
     """Every entry, those that have ended too."""
-    console = console or Console(highlight=False)
+    console = console or Terminal(highlight=False)
     engine = open_migrated(load(config).database)
     table = Table("id", "state", Column("test", overflow="fold"), "variant", "until", "issue", "reason")
     with engine.connect() as conn:

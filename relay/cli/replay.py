@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from relay.cli import replay_cases
+from relay.cli.terminal import Terminal
 from relay.errors import SettingsError
 from relay.replay.asking import asked
 from relay.replay.recorded import read_recorded
@@ -69,7 +70,7 @@ def session(given: Given, console: Console) -> Session:
 
 def run(given: Given, console: Console | None = None) -> int:
     """Runs what is not there yet and prints the table. 0; what cannot be used is raised."""
-    out = console or Console(soft_wrap=True)
+    out = console or Terminal(soft_wrap=True)
     until = None if given.minutes is None else time.monotonic() + given.minutes * 60
     replay = session(given, out)
     replay.run(given.faults, until, ranker_of(given.ranker))
@@ -79,7 +80,7 @@ def run(given: Given, console: Console | None = None) -> int:
 def ask(given: Given, settings: Settings, out: Path, console: Console | None = None) -> int:
     """Asks the model of the settings about each fault that the pool reaches, and writes what it said to ``out``."""
     asking = advising.in_force(settings, "relay replay ask")
-    told = console or Console(soft_wrap=True)
+    told = console or Terminal(soft_wrap=True)
     answers = asked(session(given, told), asking, out, given.faults)
     told.print(f"{out}: {len(answers)} answers of {asking.agents.model}; relay replay show --model-run takes them")
     return 0
@@ -95,7 +96,7 @@ def show(
     replay: Session | None = None,
 ) -> int:
     """Prints the table of what is there; writes what `replay_reports` takes, and what `relay replay cases` does."""
-    out = console or Console(soft_wrap=True)
+    out = console or Terminal(soft_wrap=True)
     if not out.is_terminal:
         out.width = WIDTH
     replay = replay or session(given, out)

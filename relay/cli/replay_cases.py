@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from relay.cli.terminal import Terminal
 from relay.errors import SettingsError
 from relay.replay.selecting import case_of
 from relay.replay.upstream import Ground
@@ -41,7 +42,7 @@ def to_value(missed: Sequence[Missed], pool: Mapping[str, PoolVariant], seed: st
 def run(file: Path, upstream: Path, configs: Path, work: Path, console: Console | None = None) -> int:
     """Selects for each case of the file again. 0 when the rules select a test that finds each, 1 when they still miss
     one. SettingsError for what cannot be used."""
-    out = console or Console(soft_wrap=True)
+    out = console or Terminal(soft_wrap=True)
     value = _read(file)
     ground = Ground(upstream, configs, work)
     if ground.opdb.torch != value["torch"]:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from relay.cli.select import LocalRepository, read_database
+from relay.cli.terminal import Terminal
 from relay.replay.history import History, commits, replay
 from selector.replay.history import CommitOutcome, lines
 
@@ -21,7 +22,7 @@ def run(
     as_json: bool, console: Console | None = None,
 ) -> int:  # fmt: skip
     """Replays commits and prints the table. 0; what cannot be used is raised: SettingsError, UpstreamGone."""
-    out = console or Console(soft_wrap=True)
+    out = console or Terminal(soft_wrap=True)
     where = LocalRepository(repository)
     work.mkdir(parents=True, exist_ok=True)
     until = None if minutes is None else time.monotonic() + minutes * 60

@@ -19,6 +19,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from relay.cli.terminal import Terminal
 from relay.domain import result_reports as reports
 from relay.errors import RelayError, SettingsError
 from relay.services.device_configs import DeviceConfigs, load_device
@@ -54,7 +55,7 @@ class Wanted:
 
 def run(wanted: Wanted, console: Console | None = None) -> int:
     """Runs and reports; see the module for the exit codes."""
-    console = console or Console(soft_wrap=True, highlight=False)
+    console = console or Terminal(soft_wrap=True, highlight=False)
     device = load_device(wanted.configs, platform=platform.machine())
     tests = chosen(wanted.tests, wanted.tree, device.configs, wanted.tags)
     began = time.time()

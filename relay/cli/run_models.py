@@ -18,6 +18,7 @@ from rich.table import Table
 
 from relay.cli.config import read_text, yaml_files
 from relay.cli.run import Wanted, execute, print_results, write
+from relay.cli.terminal import Terminal
 from relay.domain import result_reports as reports
 from relay.errors import SettingsError
 from relay.services.device_configs import DeviceConfigs, load_device
@@ -39,7 +40,7 @@ SHOWN = 25
 
 def run_models(wanted: Wanted, models: Sequence[str], cases: Sequence[Path], *, console: Console | None = None) -> int:
     """Runs the distinct calls of the named models ("all": of every model). Exit codes as in ``cli_run``."""
-    console = console or Console(soft_wrap=True, highlight=False)
+    console = console or Terminal(soft_wrap=True, highlight=False)
     files = list(yaml_files(cases))
     sources = [ConfigSource(str(path), read_text(path)) for path in files]
     configs = load_configs(sources, compat=True)

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from relay.cli.select_change import ChangeSource, opened
 from relay.cli.select_text import print_asked, print_explained, print_summary, record_value, to_value
+from relay.cli.terminal import Terminal
 from relay.errors import BadRequest, SettingsError, UpstreamGone
 from relay.mirror import command, diff
 from relay.mirror.git import GitTree
@@ -89,7 +90,7 @@ def run(
     ``patch``, ``compare``: the change, in the place of ``head``; ``measured``: a table of measured links;
     ``trace``: one of ``relay trace``.
     """
-    out = console if console is not None else Console()
+    out = console if console is not None else Terminal()
     source = ChangeSource(base, head, patch, compare)
     told = "a file of {source: {test file: weight}}, such as upstream's own profiling table"
     links = _table(measured, MeasuredLinks.from_json, told)

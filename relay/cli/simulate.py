@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from relay.cli.terminal import Terminal
 from relay.errors import SettingsError
 from relay.simulate.month import simulate
 from relay.simulate.outcome import Outcome, Percentiles
@@ -31,7 +32,7 @@ def run(
     """Exit code 0. SettingsError for numbers that make no scenario."""
     scenario = _changed(Scenario(), changes)
     outcomes = [simulate(replace(scenario, pool=pool)) for pool in pools or POOLS]
-    out = console or Console()
+    out = console or Terminal()
     if plot is not None:
         from relay.simulate.plot import plot as draw
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from relay.cli.terminal import Terminal
 from relay.replay.process import Host
 from relay.replay.tracing import follow
 from relay.replay.upstream import Ground
@@ -34,7 +35,7 @@ def run(
 ) -> int:
     """Follows the tests that are for the device (of ``files`` alone, where some are given) and writes the table. 1, and
     nothing written, when no variant passed. SettingsError, TreeError, ReplayBroken."""
-    out = console or Console(soft_wrap=True)
+    out = console or Terminal(soft_wrap=True)
     until = None if minutes is None else time.monotonic() + minutes * 60
 
     def say(text: str) -> None:

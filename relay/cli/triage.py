@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from relay.cli.terminal import Terminal
 from relay.errors import SettingsError
 from selector.configs import ConfigSource, load_capability
 from selector.discover import DirectoryCache, take
@@ -41,7 +42,7 @@ def run(
     """Measures and prints. Always 0: whether a figure is good enough is for the reader. SettingsError, ConfigError,
     EvidenceError, TreeError for what cannot be used."""
     measured = measure(configs, upstream, sheet, opdb, evidence, cache)
-    out = console if console is not None else Console(soft_wrap=True, highlight=False)
+    out = console if console is not None else Terminal(soft_wrap=True, highlight=False)
     if not out.is_terminal:
         out.width = WIDTH
     if as_json:

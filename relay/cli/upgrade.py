@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from relay.cli.select import RUNTIMES, read_database, torch_of
+from relay.cli.terminal import Terminal
 from relay.cli.trees import inventoried_tree
 from relay.errors import SettingsError
 from relay.services.device_configs import load_device
@@ -47,7 +48,7 @@ class Request:
 
 def run(request: Request, *, as_json: bool, console: Console | None = None) -> int:
     """Prints the report; 0 when done. RelayError and SelectorError for what cannot be used."""
-    out = console if console is not None else Console()
+    out = console if console is not None else Terminal()
     began = time.perf_counter()
     value = upgraded(request)
     value["seconds"]["all"] = round(time.perf_counter() - began, 3)
@@ -77,7 +78,7 @@ def run_on(old: str, new: str, config: str, console: Console | None = None) -> i
         asked = upgrades.ask(conn, kind="release", device=settings.device, old=old, new=new, now=time.time())
     engine.dispose()
     said = "asked for" if asked else "asked for before"
-    (console or Console()).print(f"{said}: {settings.url}/upgrade/{old}..{new}", soft_wrap=True, highlight=False)
+    (console or Terminal()).print(f"{said}: {settings.url}/upgrade/{old}..{new}", soft_wrap=True, highlight=False)
     return 0
 
 

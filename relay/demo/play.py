@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 import relay
+from relay.cli.terminal import Terminal
 from relay.demo import report
 from relay.demo.children import ChildProcess, start, tail
 from relay.demo.github_people import CLIENT_ID, CLIENT_SECRET
@@ -55,7 +56,7 @@ def main(dir: Path, once: bool, port: int | None, source: Source | None = None) 
     """Plays the demo in ``dir``, on a real tree where ``source`` names one. ``once``: ends when all is done, 0 only if
     every step happened and was right (else 1); otherwise stays until Ctrl-C. Raises DemoError when it cannot even
     start."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = Terminal(highlight=False, soft_wrap=True)
     # also where we were started with SIGINT ignored, as a script's background job is
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
