@@ -136,7 +136,8 @@ def every_kind_of_host_tensor_moves(at: str) -> None:
     for host in (x, x.t(), x[1:], x[:, 1], x[:0], x[0, 1], x.expand(2, 3, 4), z.conj(), z.conj().imag, z.t().conj()):
         same(host.to(at, copy=True), host.clone(memory_format=torch.preserve_format))
     same(torch._efficientzerotensor((2, 3)).to(at), torch.zeros(2, 3))
-    assert torch._C._is_cow_tensor(lazy := torch._lazy_clone(x))
+    lazy = torch._lazy_clone(x)
+    assert torch._C._is_cow_tensor(lazy)
     same(lazy.to(at), x)
     assert at == "cpu" or torch._C._is_cow_tensor(lazy)
     if at != "cpu":

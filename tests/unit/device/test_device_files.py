@@ -1,21 +1,29 @@
-"""The arithmetic of the bench that runs upstream's files on both devices. No torch, but for the last test."""
+"""The arithmetic of the benches that run upstream's files on both devices. No torch, but for the last tests."""
 
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-BENCH = Path(__file__).parents[3] / "tests" / "bench" / "device_files.py"
-spec = importlib.util.spec_from_file_location("device_files_bench", BENCH)
-assert spec is not None
-assert spec.loader is not None
-bench = importlib.util.module_from_spec(spec)
-sys.modules[spec.name] = bench
-spec.loader.exec_module(bench)
+BENCHES = Path(__file__).parents[3] / "tests" / "bench"
+
+
+def _bench(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(f"{name}_bench", BENCHES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+bench, ratio = _bench("device_files"), _bench("device_ratio")
 
 
 def line(variant: str, outcome: str = "passed", **more: Any) -> dict[str, Any]:
@@ -70,3 +78,57 @@ def test_a_file_of_upstreams_differs_for_listed_reasons_only(pytorch_tree: Path,
     found = bench.compare("test/test_shape_ops.py", bench.complete("test/test_shape_ops.py", kept, None, 1, True))
     assert found.both > 80
     assert found.passed["spyre"] >= found.passed["cpu"] - 4
+
+
+def test_tests_of_thousands_of_operators_are_summed_apart() -> None:
+    middle = {"a": {"cpu": 1.0, "spyre": 1.5}, "b": {"cpu": 3.0, "spyre": 3.5}, "c": {"cpu": 2.0, "spyre": 8.0}}
+    line = ratio.Line.of(middle, {"a": 1, "b": 999, "c": 1000})
+    assert line.ratios() == "all 2.17x, tests of operators 1.25x, of thousands of tiny ones 4.00x"
+    few = ratio.Line.of({"a": middle["a"]}, {"a": 1})
+    assert few.ratios() == "all 1.50x, tests of operators 1.50x"
+    assert (line + few.times(2)).tests == {"cpu": 6.0, "spyre": 8.0}
+
+
+FILE = """
+import torch
+from torch.testing._internal.common_device_type import instantiate_device_type_tests, onlyCPU
+from torch.testing._internal.common_utils import TestCase
+
+
+class TestSome(TestCase):
+    def test_few(self, device):
+        self.assertEqual(torch.ones(2, device=device) + 1, torch.full((2,), 2.0))
+
+    def test_many(self, device):
+        x = torch.ones(2, device=device)
+        for _ in range(1200):
+            x.add_(1)
+
+    def test_without_end(self, device):
+        while device != "cpu":
+            pass
+
+    def test_wrong(self, device):
+        self.assertEqual(torch.ones(2, device=device), torch.zeros(2))
+
+    @onlyCPU
+    def test_elsewhere(self, device):
+        pass
+
+
+instantiate_device_type_tests(TestSome, globals())
+"""
+
+
+@pytest.mark.torch
+def test_a_files_ratio_is_that_of_what_passes_on_both(tmp_path: Path) -> None:
+    (tmp_path / "test").mkdir()
+    (tmp_path / "test" / "test_some.py").write_text(FILE)
+    command = [sys.executable, str(BENCHES / "device_ratio.py"), "test/test_some.py", "--tree", str(tmp_path)]
+    done = subprocess.run([*command, "--timeout=5", "--rounds=1", "--worst=9"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    first, *worst, last = done.stdout.splitlines()
+    assert "2 of 5 sampled of 5" in first
+    assert last.startswith("together, by variants: all ")
+    said = {line.rpartition(" ")[2]: "1000 operators" in line for line in worst}
+    assert said == {"test_few": False, "test_many": True}
