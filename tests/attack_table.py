@@ -27,6 +27,7 @@ FOLLOWED = f"{FOLDER}/test_following.py"
 ACTING = f"{FOLDER}/test_pages/test_pages_acting.py"
 WALK = f"{FOLDER}/test_pages/test_pages_walk.py"
 HOSTILE = f"{FOLDER}/test_sandbox_hostile.py"
+TERMINAL = "tests/unit/test_terminal.py"
 HARM = f"{FOLDER}/test_sandbox_harm.py"
 MODELS = f"{FOLDER}/test_agents_misbehaving.py"
 TOKENS = "tests/unit/outbound/test_oidc_verifier.py"
@@ -371,9 +372,18 @@ ATTACKS = (
         "control characters in messages and names, for the terminal of who runs `relay run`",
         "shown as text",
         "one console writes to terminals, and replaces them",
-        ("tests/unit/test_terminal.py::test_texts_hold_no_control_characters_wherever_they_stand",)
-        + ("tests/unit/test_terminal.py::test_nobody_makes_another_console",),
+        (
+            f"{TERMINAL}::test_texts_hold_no_control_characters_wherever_they_stand",
+            f"{TERMINAL}::test_nobody_makes_another_console",
+        ),
         "they reached the terminal",
+    ),
+    Attack(
+        "a process that a test left running speaks for the next test",
+        "refused",
+        "processes that are left end the batch, and what is said after its end counts for nothing",
+        _in(HARM, "what_a_test_left_running_cannot_speak_for_the_next"),
+        "an orphan held the pipe, and was believed in turn",
     ),
     Attack(
         "a file whose import leads the runner's look at memory elsewhere",

@@ -165,6 +165,8 @@ class Batch:
 
     def _take_child(self) -> None:
         for message in self._host.child.read():
+            if self.leaked:
+                continue  # the batch is over, and what the variant left running does not speak for the next
             if message.get("start") == self._position and not self._running and self._position < len(self._rows):
                 self._running, self._since, self._log_from = True, time.monotonic(), self._log_size()
             elif message.get("end") == self._position and self._running:

@@ -160,7 +160,8 @@ def _probes() -> dict[str, Callable[[], Any]]:
         "garbage collector": gc.isenabled,
         "warnings filters": lambda: len(warnings.filters),
         "threads": threading.active_count,
-        "processes": lambda: len(sandbox.children(os.getpid())),
+        # the collector's, too: whose parent ended becomes its child
+        "processes": lambda: len(sandbox.children(os.getpid())) + len(sandbox.children(os.getppid())),
         "builtins": lambda: tuple(map(id, vars(builtins).values())),
         OF_TORCH: lists_of_torch,
         "temporary files": lambda: [scratch.crowded(folder) for folder in places],

@@ -183,6 +183,37 @@ def test_a_file_cannot_have_its_memory_looked_for_elsewhere(tmp_path: Path) -> N
     assert "out of memory" in lines["test_memory_of_many"]["message"]
 
 
+SPEAKS_FOR_OTHERS = r"""
+import ctypes, json, os, time
+from unittest import TestCase
+
+libc = ctypes.CDLL(None)
+
+
+class TestSpeaks(TestCase):
+    def test_a_leaves_a_daemon_that_speaks(self):
+        ours = [fd for fd in range(3, 64) if os.path.exists(f"/proc/self/fd/{fd}")]
+        first = libc.fork()  # not os.fork, after which the pipes are closed
+        if first == 0:
+            if libc.fork() == 0:
+                lines = json.dumps({"start": 1}) + "\n" + json.dumps({"end": 1, "raw": "passed", "seconds": 0.1}) + "\n"
+                time.sleep(0.05)
+                for fd in ours:
+                    try:
+                        os.write(fd, lines.encode())
+                    except OSError:
+                        pass
+                time.sleep(60)
+            os._exit(0)
+        os.waitpid(first, 0)
+
+    def test_b_the_truth(self):
+        time.sleep(1)
+        self.fail("the truth")
+
+    def test_c_goes_on(self):
+        pass
+"""
 MEDDLES = """
 import builtins, os
 import torch
@@ -232,3 +263,15 @@ def test_what_a_file_changes_when_it_is_imported_is_changed_for_itself_only(tmp_
             "left": ["default dtype", "working directory", "builtins", "torch's lists of operators and modules"],
         }
     ]
+
+
+def test_what_a_test_left_running_cannot_speak_for_the_next(tmp_path: Path) -> None:
+    lines, last = run_files(tmp_path, {"test_speaks.py": SPEAKS_FOR_OTHERS})
+    if last["report"]["isolation"]["lacking"]:
+        pytest.skip("NOT RUN: without processes of its own a sandbox does not find them all")
+    assert {name: line["outcome"] for name, line in lines.items()} == {
+        "test_a_leaves_a_daemon_that_speaks": "passed",
+        "test_b_the_truth": "failed",
+        "test_c_goes_on": "passed",
+    }
+    assert [leak["left"] for leak in last["report"]["leaks"]] == [["processes"]]
