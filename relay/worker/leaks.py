@@ -119,6 +119,16 @@ def _probes() -> dict[str, Callable[[], Any]]:
     def lists_of_torch() -> Any:
         return [tuple(map(id, one)) for one in _lists_of_torch()]
 
+    def processes() -> Any:
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            own = len(sandbox.children(os.getpid()))
+        except ChildProcessError:  # after nearly every variant: there is none
+            own = 0
+        collector = os.getppid()  # whose parent ended is its child
+        with open(f"/proc/{collector}/task/{collector}/children", "rb", buffering=0) as children:
+            return own, len(children.read(1 << 16).split())
+
     def umask() -> int:
         mask = os.umask(0o77)
         os.umask(mask)
@@ -149,7 +159,7 @@ def _probes() -> dict[str, Callable[[], Any]]:
         "torch's threads": torch.get_num_threads,
         "the device's policy": device.current_policy,
         "working directory": os.getcwd,
-        "environment": lambda: dict(os.environ),
+        "environment": lambda: dict(os.environb),
         "locale": lambda: locale.setlocale(locale.LC_ALL),
         "signal handlers": signals,
         "timers": lambda: (signal.getitimer(signal.ITIMER_REAL)[0] > 0, signal.getitimer(signal.ITIMER_PROF)[0] > 0),
@@ -160,8 +170,7 @@ def _probes() -> dict[str, Callable[[], Any]]:
         "garbage collector": gc.isenabled,
         "warnings filters": lambda: len(warnings.filters),
         "threads": threading.active_count,
-        # the collector's, too: whose parent ended becomes its child
-        "processes": lambda: len(sandbox.children(os.getpid())) + len(sandbox.children(os.getppid())),
+        "processes": processes,
         "builtins": lambda: tuple(map(id, vars(builtins).values())),
         OF_TORCH: lists_of_torch,
         "temporary files": lambda: [scratch.crowded(folder) for folder in places],

@@ -69,6 +69,14 @@ REFUSED = {
     "adjtimex": (159, 171),
     "syslog": (103, 116),
 }
+# of this process alone, which is 0: a test's parent is of the same user, and the next tests inherit what it has
+OWN = {
+    "prlimit64": (302, 261),
+    "sched_setaffinity": (203, 122),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+    "sched_setattr": (314, 274),
+}
 _MACHINES = {"x86_64": (0, 0xC000003E, 56, 435), "aarch64": (1, 0xC00000B7, 220, 435)}
 """Column of the table, audit architecture, ``clone``, ``clone3``."""
 
@@ -88,6 +96,8 @@ def program(machine: str) -> bytes | None:
         code += [op(_AT_LEAST, 0x40000000, 0, 1), op(_RETURN, deny)]
     for number in sorted(numbers[column] for numbers in REFUSED.values()):
         code += [op(_EQUAL, number, 0, 1), op(_RETURN, deny)]
+    for number in sorted(numbers[column] for numbers in OWN.values()):
+        code += [op(_EQUAL, number, 0, 4), op(_LOAD, _ARG0), op(_EQUAL, 0, 0, 1), op(_RETURN, allow), op(_RETURN, deny)]
     # its flags lie in memory, which a filter cannot read: the C library then takes clone
     code += [op(_EQUAL, clone3, 0, 1), op(_RETURN, _ERRNO | errno.ENOSYS)]
     code += [op(_EQUAL, clone, 0, 3), op(_LOAD, _ARG0), op(_ANY_BIT, _NEW_NAMESPACES, 0, 1), op(_RETURN, deny)]

@@ -11,7 +11,7 @@ from runner_cli import run_files
 pytestmark = pytest.mark.torch
 
 HARM = r"""
-import ctypes, os, signal, threading, time
+import ctypes, os, resource, signal, threading, time
 from multiprocessing import shared_memory
 from torch.testing._internal.common_utils import TestCase, instantiate_parametrized_tests, parametrize, subtest
 
@@ -69,6 +69,17 @@ class TestHarm(TestCase):
     def test_h_opens_everything(self):
         with self.assertRaises(OSError):
             kept = [os.open("/dev/null", os.O_RDONLY) for _ in range(6000)]
+
+    def test_hh_binds_its_parent(self):
+        for bind in (
+            lambda: resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (3, 3)),
+            lambda: os.sched_setaffinity(os.getppid(), {0}),
+            lambda: os.sched_setscheduler(os.getppid(), os.SCHED_IDLE, os.sched_param(0)),
+        ):
+            with self.assertRaises(PermissionError):
+                bind()
+        resource.setrlimit(resource.RLIMIT_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE))
+        os.sched_setaffinity(0, os.sched_getaffinity(0))
 
     def test_i_leaves_a_thread(self):
         threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
@@ -158,7 +169,7 @@ def test_every_variant_is_as_if_it_had_been_alone(harm: Any) -> None:
     assert outcomes == dict.fromkeys(outcomes, "passed"), [
         (n, lines[n]["message"]) for n, o in outcomes.items() if o != "passed"
     ]
-    assert len(outcomes) == 14
+    assert len(outcomes) == 15
     assert report["isolation"]["restarts"] == 0
 
 
