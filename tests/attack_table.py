@@ -379,6 +379,20 @@ ATTACKS = (
         "they reached the terminal",
     ),
     Attack(
+        "a class that ends or blocks the process that lists its tests",
+        "contained",
+        "the file is blamed, and the others are collected without it",
+        _in(HARM, "a_file_that_ends_or_blocks_the_listing_of_its_tests_costs_itself"),
+        "the shard could not be run, with all other files in it",
+    ),
+    Attack(
+        "a test lowers the limits of the process that the next tests come from",
+        "refused",
+        "limits and scheduling are set for oneself alone (seccomp)",
+        _in(HARM, "every_variant_is_as_if_it_had_been_alone"),
+        "the next batch could not be started, and its first test was blamed",
+    ),
+    Attack(
         "a process that a test left running speaks for the next test",
         "refused",
         "processes that are left end the batch, and what is said after its end counts for nothing",

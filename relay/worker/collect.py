@@ -130,13 +130,17 @@ class Collected:
             self._file(item) in wanted for item in self.others
         )
 
-    def candidates(self, tests: Iterable[TestId], variants: frozenset[str] | None) -> Iterator[Candidate]:
-        """What may be variants of these tests, in the order of their files; ``variants`` are methods' names."""
+    def candidates(
+        self, tests: Iterable[TestId], variants: frozenset[str] | None, begins: Callable[[str], object] = str
+    ) -> Iterator[Candidate]:
+        """What may be variants of these tests, in the order of their files; ``variants`` are methods' names. ``begins``
+        is told of a file before its code may run."""
         methods: dict[str, list[str]] = {}
         for test in tests:
             methods.setdefault(test.file, []).append(test.method)
         for node in self._classes:
             if wanted := methods.get(self._file(node)):
+                begins(self._file(node))
                 yield from node.candidates(tuple(wanted), variants)
         for item in self.others:
             if getattr(item, "cls", None) is not None and self._file(item) in methods:
@@ -174,15 +178,15 @@ class FileProgress:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(self, collector: pytest.Collector) -> Any:
-        if not isinstance(collector, pytest.Module):
-            return (yield)
+        if not isinstance(collector, (pytest.Module, pytest.Class)):
+            return (yield)  # a class runs code of its file, too, when its tests are listed
         file = self._reuse.file_of(str(collector.path))
         if self._imports is None:  # pytest is at work by now, and what it has changed is nobody's
             self._imports = Imports()
         self._say(file, "start", None, [])
         report = yield
         if report.failed:
-            self._errors[file] = str(report.longrepr)
+            self._errors.setdefault(file, str(report.longrepr))
         self._say(file, "end", self._errors.get(file), self._imports.changed())
         return report
 
@@ -193,14 +197,15 @@ class FileProgress:
                 self._say(file, "end", self._errors[file], [])
 
 
-def find(collected: Collected, shard: Shard, reuse: Reuse) -> Found:
-    """The variants that the shard asks for and that are not done, in the order of its tests."""
+def find(collected: Collected, shard: Shard, reuse: Reuse, begins: Callable[[str], object] = str) -> Found:
+    """The variants that the shard asks for and that are not done, in the order of its tests. ``begins`` is told of each
+    file before its code may run."""
     order = {test: position for position, test in enumerate(shard.tests)}
     found = Found()
     reached: set[TestId] = set()
     chosen: list[tuple[int, int, VariantRecord, Candidate]] = []
     names = None if shard.variants is None else frozenset(key.rpartition("::")[2] for key in shard.variants)
-    for position, candidate in enumerate(collected.candidates(shard.tests, names)):
+    for position, candidate in enumerate(collected.candidates(shard.tests, names, begins)):
         record = record_of(candidate, reuse)
         if record.test not in order:
             continue

@@ -94,7 +94,15 @@ class _Loop(SubtestFailures):
     def announce(self) -> None:
         """Says what the shard at hand finds in the collection."""
         shard = self._job.shard
-        found = find(self._collected, shard, self._reuse)
+        looked: set[str] = set()
+
+        def begins(file: str) -> None:
+            looked.add(file)
+            self._say("file", file=file, state="start")
+
+        found = find(self._collected, shard, self._reuse, begins)
+        for file in looked:
+            self._say("file", file=file, state="end")
         for file, why in found.unfit.items():
             self._say("file", file=file, state="end", error=why)
         gc.freeze()  # a child that collects garbage copies no page for it

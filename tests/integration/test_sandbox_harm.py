@@ -286,3 +286,62 @@ def test_what_a_test_left_running_cannot_speak_for_the_next(tmp_path: Path) -> N
         "test_c_goes_on": "passed",
     }
     assert [leak["left"] for leak in last["report"]["leaks"]] == [["processes"]]
+
+
+LISTING = {
+    "test_loops.py": """
+from unittest import TestCase
+
+class Endless(type):
+    def __dir__(cls):
+        while True:
+            pass
+
+class TestLoops(TestCase, metaclass=Endless):
+    def test_x(self): pass
+""",
+    "test_leaves.py": """
+import os
+from unittest import TestCase
+
+class Leaving(type):
+    def __dir__(cls):
+        os._exit(3)
+
+class TestLeaves(TestCase, metaclass=Leaving):
+    def test_x(self): pass
+""",
+    "test_leaves_later.py": """
+import os
+from unittest import TestCase
+
+class Name(str):
+    def __str__(self):
+        os._exit(4)
+
+class Late:
+    __name__ = Name("test_y")
+    def __call__(self): pass
+
+class TestLater(TestCase):
+    def test_x(self): pass
+    test_y = Late()
+""",
+    "test_fine.py": """
+from unittest import TestCase
+
+class TestFine(TestCase):
+    def test_fine(self): pass
+""",
+}
+
+
+def test_a_file_that_ends_or_blocks_the_listing_of_its_tests_costs_itself(tmp_path: Path) -> None:
+    limits = {"variant_s": 15, "shard_s": 200, "memory_mb": 2048, "collect_s": 4}
+    lines, last = run_files(tmp_path, LISTING, limits=limits)
+    errors = {error["file"].rpartition("/")[2]: error["message"] for error in last["report"]["errors"]}
+    assert errors.keys() == LISTING.keys() - {"test_fine.py"}
+    assert "took more than 4 s" in errors["test_loops.py"]
+    assert "status 3" in errors["test_leaves.py"]
+    assert "status 4" in errors["test_leaves_later.py"]
+    assert {name: line["outcome"] for name, line in lines.items()} == {"test_fine": "passed"}
