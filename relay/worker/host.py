@@ -25,7 +25,7 @@ from typing import Any
 import relay.reuse
 from relay import device
 from relay.errors import RelayError
-from relay.worker import protocol, sandbox
+from relay.worker import hugepages, protocol, sandbox
 from relay.worker.adapters import EMULATED, Adapter
 from relay.worker.scratch import Scratch, folders
 from relay.worker.spec import Shard
@@ -111,7 +111,7 @@ def main(site: Path | None, pipes: Pipes, *, alone: bool, adapter: Adapter = EMU
     def say(kind: str, **values: Any) -> None:
         protocol.send(pipes.host_out, {"t": kind, **values})
 
-    began = time.monotonic()
+    began, forked = time.monotonic(), "torch" in sys.modules
     try:
         import_torch(site, adapter)
     except RelayError as exc:
@@ -129,6 +129,8 @@ def main(site: Path | None, pipes: Pipes, *, alone: bool, adapter: Adapter = EMU
     clean = Scratch(folders(alone))
     gc.collect()
     gc.freeze()
+    if not forked:  # the process that this one is a fork of did it
+        hugepages.collapse()
     orders = protocol.Lines(pipes.orders_in, protocol.MAX_ORDER)
     while not orders.closed:
         select.select([orders.fd], [], [])

@@ -24,7 +24,7 @@ import tempfile
 from pathlib import Path
 
 from relay.errors import RelayError
-from relay.worker import adapters, overlay, runner, sandbox, shard_run
+from relay.worker import adapters, hugepages, overlay, runner, sandbox, shard_run
 from relay.worker.host import import_torch
 
 WARM_FOLDER = "relay-warm-"
@@ -96,6 +96,7 @@ def main(argv: list[str] | None = None) -> int:
             return 1
         gc.collect()
         gc.freeze()
+        hugepages.collapse()
         while True:
             message, fds, _, _ = socket.recv_fds(control, 64, 1)
             if not message:
