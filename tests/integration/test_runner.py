@@ -317,6 +317,32 @@ def test_only_the_asked_for_variants_run_and_none_twice(tmp_path: Path) -> None:
     assert last["report"]["unmatched"] == []
 
 
+LOGS = """
+import logging
+import pytest
+from torch.testing._internal.common_utils import TestCase
+
+
+class TestLogs(TestCase):
+    {fixture}
+
+    def test_logs(self):
+        logging.getLogger("torch").warning("said")
+        {check}
+"""
+ASKS = """@pytest.fixture(autouse=True)
+    def logs(self, caplog):
+        self.caplog = caplog"""
+
+
+def test_what_is_logged_is_collected_for_a_file_that_asks_for_it(tmp_path: Path) -> None:
+    asks = LOGS.format(fixture=ASKS, check='assert "said" in self.caplog.text')
+    reads = LOGS.format(fixture="", check="with self.assertLogs('torch'): logging.getLogger('torch').error('x')")
+    tree = a_tree(tmp_path / "tree", {"test/test_asks.py": asks, "test/test_reads.py": reads})
+    lines, _ = run(tmp_path, tree, a_shard([f"test/test_{name}.py::TestLogs::test_logs" for name in ("asks", "reads")]))
+    assert [line["outcome"] for line in lines] == ["passed", "passed"], lines
+
+
 def test_a_test_is_limited_to_the_ops_that_the_change_reaches(tmp_path: Path) -> None:
     tree = a_tree(tmp_path / "tree", {"test/test_trouble.py": TROUBLE})
     key = "test/test_trouble.py::TestTrouble::"
