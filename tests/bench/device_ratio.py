@@ -51,9 +51,11 @@ class TooLong(BaseException):
 
 def imported(file: Path) -> ModuleType:
     """The test file with its classes made for both devices, in this process."""
-    from relay.worker import host
+    from relay.worker import host, stacks
 
     host.import_torch()
+    stacks.remember_frames_without_module()  # as the runner has it: what a test costs beside its operators counts, too
+    stacks.keep_no_stacks_of_calls_put_off()
     os.environ["PYTORCH_TESTING_DEVICE_ONLY_FOR"] = "cpu,privateuse1"
     sys.path.insert(0, str(file.parent))
     _renamed()
