@@ -155,7 +155,9 @@ class Bench:
         began = time.monotonic()
         env = {**sandbox.environment(self.folder), "PYTHONPATH": f"{self.folder / 'plugin'}:{Path.cwd()}"}
         # the script, not `python -m pytest`: that would put runpy's frames under each test, which slow upstream's down
-        command = [str(Path(sys.executable).with_name("pytest")), "-q", "-p", "no:cacheprovider", "-p", "bench_device",
+        # no asserts rewritten, as in ours: where they are not cached yet, those of torch's imports take half a minute
+        command = [str(Path(sys.executable).with_name("pytest")), "-q", "--assert=plain", "--rootdir=.",
+                   "-p", "no:cacheprovider", "-p", "bench_device",
                    "-W", "ignore", "--no-header", "--tb=no", "-rN"]  # fmt: skip
         command += arguments
         done = subprocess.run(command, cwd=self.tree / "test", env=env, capture_output=True, text=True)
@@ -190,7 +192,8 @@ def large(bench: Bench, shards: int) -> None:
     bench.write("test_large.py", LARGE)
     tests = ["test/test_large.py::TestLarge::test_shape"]
     listing = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", "-p", "bench_device",
+        [sys.executable, "-m", "pytest", "-q", "--collect-only", "--assert=plain", "--rootdir=.",
+         "-p", "no:cacheprovider", "-p", "bench_device",
          "-W", "ignore", "test_large.py"],
         cwd=bench.tree / "test", capture_output=True, text=True,
         env={**sandbox.environment(bench.folder), "PYTHONPATH": f"{bench.folder / 'plugin'}:{Path.cwd()}"},
