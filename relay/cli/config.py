@@ -63,7 +63,7 @@ def lint_files(
     console: Console | None = None,
 ) -> int:
     """Prints every problem of the given files. 0 when there is no error, 1 otherwise."""
-    console = console or Terminal(soft_wrap=True, highlight=False)
+    console = console or Terminal(soft_wrap=True)
     sources = [ConfigSource(str(path), read_text(path)) for path in yaml_files(paths)]
     for source in sources:
         if Path(source.name).name == CAPABILITY:
@@ -74,7 +74,7 @@ def lint_files(
         console.print(_table(sources, problems))
     else:
         for problem in problems:
-            console.print(str(problem), markup=False)
+            console.print(str(problem))
     errors = sum(p.level == "error" for p in problems)
     console.print(f"{len(sources)} configs, {errors} errors, {len(problems) - errors} warnings")
     return 1 if errors else 0
@@ -95,7 +95,7 @@ def _table(sources: Sequence[ConfigSource], problems: Sequence[ConfigProblem]) -
 
 def lint_allowlist(path: Path, *, console: Console | None = None) -> int:
     """Prints who gets what. Raises AllowlistError at the first place that cannot be used."""
-    console = console or Terminal(highlight=False)
+    console = console or Terminal()
     allowlist = parse(read_text(path), str(path))
     table = Table("level", Column("repository", overflow="fold"), "executor", "device", "events", "oncalls")
     for entry in allowlist.entries:
@@ -109,7 +109,7 @@ def lint_allowlist(path: Path, *, console: Console | None = None) -> int:
         )
     console.print(table)
     for warning in allowlist.warnings:
-        console.print(f"warning: {warning}", markup=False)
+        console.print(f"warning: {warning}")
     return 0
 
 

@@ -58,7 +58,7 @@ def run_patch(
     console: Console | None = None,
 ) -> int:
     """0; 1 when a proposal was refused by its checks, or tests fail for no limit that is known."""
-    console = console or Terminal(soft_wrap=True, highlight=False)
+    console = console or Terminal(soft_wrap=True)
     device = load_device(folder)
     found = propose(read_runs(results), device.configs, datetime.now(UTC).date(), Enough(enough, min(enough, 3)))
     after, edits, refused = patched(device, [p.edit for p in found.proposals if p.edit is not None])
@@ -174,13 +174,13 @@ def collect(upstream: Path, device: DeviceConfigs, after: Sequence[ConfigSource]
 
 def _tell(found: Found, refused: Sequence[str], checks: Sequence[str], console: Console) -> None:
     for one in found.proposals:
-        console.print(f"{one.kind}: {one.subject}: {one.reason} ({'; '.join(one.evidence)})", markup=False)
+        console.print(f"{one.kind}: {one.subject}: {one.reason} ({'; '.join(one.evidence)})")
     for text in refused:
-        console.print(f"not edited: {text}", markup=False)
+        console.print(f"not edited: {text}")
     for test in found.unexplained:
-        console.print(f"not explained by a limit of the device: {test}", markup=False)
+        console.print(f"not explained by a limit of the device: {test}")
     for text in checks:
-        console.print(f"refused: {text}", markup=False)
+        console.print(f"refused: {text}")
 
 
 def _deliver(
@@ -196,10 +196,10 @@ def _deliver(
     text = unified(device.texts, after)
     if to.out is not None:
         to.out.write_text(text, encoding="utf-8")
-        console.print(f"{to.out}: {len(changed)} files change; git apply takes it in {folder}", markup=False)
+        console.print(f"{to.out}: {len(changed)} files change; git apply takes it in {folder}")
     if to.branch:
         commit = to_branch(folder, to.branch, changed, title(proposals), body(proposals, text, collected))
-        console.print(f"branch {to.branch}: {commit}", markup=False)
+        console.print(f"branch {to.branch}: {commit}")
     if to.pull_request:
         from relay.services import effects_pull
         from relay.settings import load
@@ -219,7 +219,7 @@ def _deliver(
             )
         engine.dispose()
         said = f"a pull request from {branch} is in the outbox" if branch else "the same was proposed before"
-        console.print(f"{to.pull_request}: {said}", markup=False)
+        console.print(f"{to.pull_request}: {said}")
     if not (to.out or to.branch or to.pull_request):
         console.file.write(text)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 from yaml import YAMLError
 
 from relay.cli.config import read_text, yaml_files
@@ -31,7 +31,7 @@ SHOWN = 6
 
 def run_import(paths: Sequence[Path], out: Path, *, force: bool = False, console: Console | None = None) -> int:
     """Writes the imported configs into the folder ``out``. 0; SettingsError when a file is there already."""
-    console = console or Terminal(soft_wrap=True, highlight=False)
+    console = console or Terminal(soft_wrap=True)
     sources: dict[str, ConfigSource] = {}
     for path in yaml_files(paths):
         if path.name in sources:
@@ -58,14 +58,14 @@ def run_import(paths: Sequence[Path], out: Path, *, force: bool = False, console
 
 def run_fmt(paths: Sequence[Path], *, check: bool = False, console: Console | None = None) -> int:
     """Rewrites files in this project's layout. With ``check`` writes nothing; 1 when a file would change."""
-    console = console or Terminal(soft_wrap=True, highlight=False)
+    console = console or Terminal(soft_wrap=True)
     changed = 0
     for path in yaml_files(paths):
         text = read_text(path)
         formatted = format_text(str(path), text)
         if formatted != text:
             changed += 1
-            console.print(f"{'would change' if check else 'changed'} {path}", markup=False)
+            console.print(f"{'would change' if check else 'changed'} {path}")
             if not check:
                 path.write_text(formatted, encoding="utf-8")
     console.print(f"{changed} files {'would change' if check else 'changed'}")
@@ -107,7 +107,7 @@ def run_diff(
     console: Console | None = None,
 ) -> int:
     """Prints which variants change mode from ``a`` to ``b``. 0 when none does, 1 otherwise."""
-    console = console or Terminal(soft_wrap=True, highlight=False)
+    console = console or Terminal(soft_wrap=True)
     sides = side(a, compat=compat), side(b, compat=compat)
     if upstream is not None:
         inventory = take(DirTree(upstream, only=is_inventoried))
@@ -123,13 +123,13 @@ def run_diff(
     last = None
     for change in changes:
         if change.test != last:
-            console.print(f"[bold]{escape(str(change.test))}[/bold]")
+            console.print(str(change.test), style="bold")
             last = change.test
         ops_named = [op_word(op) for op in change.ops]
         more = f" and {len(ops_named) - SHOWN} more" if len(ops_named) > SHOWN else ""
         variants = f"{', '.join(ops_named[:SHOWN])}{more} × {', '.join(map(dtype_word, change.dtypes))}"
-        console.print(f"  {change.before} -> [bold]{change.after}[/bold]  {escape(variants)}")
-        console.print(f"    {escape(change.was_by or '-')} -> {escape(change.is_by or '-')}  {escape(change.reason)}")
+        console.print(Text.assemble(f"  {change.before} -> ", (str(change.after), "bold"), f"  {variants}"))
+        console.print(f"    {change.was_by or '-'} -> {change.is_by or '-'}  {change.reason}")
     console.print(f"{len(tests)} tests compared, {len({c.test for c in changes})} change")
     return 1 if changes else 0
 
@@ -151,7 +151,7 @@ def run_propose(
     results: Sequence[Path], out: Path, extends: Sequence[str], evidence: str, console: Console | None = None
 ) -> int:
     """Writes a config of the limits that results show. 0; 1 when failures remain that no limit explains."""
-    console = console or Terminal(soft_wrap=True, highlight=False)
+    console = console or Terminal(soft_wrap=True)
     lines = []
     for path in results:
         for number, text in enumerate(read_text(path).splitlines(), 1):
@@ -163,11 +163,11 @@ def run_propose(
     out.write_text(found.text, encoding="utf-8")
     console.print(f"{out}: {found.entries} entries for {found.files} files, out of {len(lines):,} results")
     for test in found.unexplained:
-        console.print(f"not explained by a limit of the device: {test}", markup=False)
+        console.print(f"not explained by a limit of the device: {test}")
     return 1 if found.unexplained else 0
 
 
 def run_schema(console: Console | None = None) -> int:
     """Prints the JSON Schema."""
-    (console or Terminal(soft_wrap=True, highlight=False)).file.write(json.dumps(json_schema(), indent=1) + "\n")
+    (console or Terminal(soft_wrap=True)).file.write(json.dumps(json_schema(), indent=1) + "\n")
     return 0

@@ -7,7 +7,7 @@ import platform
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from relay.cli.terminal import Terminal
 from relay.errors import SettingsError
@@ -31,7 +31,7 @@ def run(
 ) -> int:
     """Prints what governs each group of variants of ``file::Class::method``, on this machine's architecture unless
     ``machine`` names another. 0; 1 when no variant can run."""
-    console = console or Terminal(soft_wrap=True, highlight=False)
+    console = console or Terminal(soft_wrap=True)
     try:
         wanted = TestId.parse(test)
     except ValueError as exc:
@@ -73,21 +73,21 @@ def as_dict(found: Explanation) -> dict[str, object]:
 
 
 def _print(found: Explanation, console: Console) -> None:
-    console.print(f"[bold]{escape(str(found.test))}[/bold]")
+    console.print(str(found.test), style="bold")
     for note in found.notes:
-        console.print(f"  note: {escape(note)}")
+        console.print(f"  note: {note}")
     for group in found.groups:
         mode = "not generated" if group.presence == "dropped" else group.rule.mode.value
         added = " (added, whether upstream has it or not)" if group.presence == "added" else ""
-        console.print(f"\n[bold]{mode}[/bold]{added}  {escape(_variants(group))}")
+        console.print(Text.assemble("\n", (mode, "bold"), f"{added}  {_variants(group)}"))
         if group.presence != "dropped":
-            console.print(f"  by      {escape(group.rule.source or '-')}")
-        console.print(f"  because {escape(group.why)}")
+            console.print(f"  by      {group.rule.source or '-'}")
+        console.print(f"  because {group.why}")
         if group.presence != "dropped" and group.rule.reason:
             issue = f" [{group.rule.issue}]" if group.rule.issue else ""
-            console.print(f"  reason  {escape(group.rule.reason + issue)}")
+            console.print(f"  reason  {group.rule.reason + issue}")
         for other in group.beaten:
-            console.print(f"  over    {escape(other)}")
+            console.print(f"  over    {other}")
 
 
 def _variants(group: Group) -> str:

@@ -44,7 +44,7 @@ def from_history(config: str | None, device: str | None, target: Path, console: 
         taught = learning.history(engine, device or settings.device)
     finally:
         engine.dispose()
-    out.print(taught.told(), highlight=False, markup=False)
+    out.print(taught.told())
     held = newest(taught.ended)
     days = [_day(at) for at in (min(taught.ended.values()), max(taught.ended.values()))]
     origin = {"history": device or settings.device, "from": days[0], "to": days[1], "authors": "trusted"}
@@ -58,7 +58,7 @@ def _write(made: Callable[..., Fitted], target: Path, out: Console) -> int:
     value = made(fit).value
     target.write_text(json.dumps(value, indent=1), encoding="utf-8")
     told = f"{target}: {len(value['features'])} weights of {value['origin']}; held out: {value['metrics']}"
-    out.print(told, highlight=False, markup=False)
+    out.print(told)
     return 0
 
 

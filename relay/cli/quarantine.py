@@ -49,7 +49,7 @@ def end(config: str | None, id: int) -> int:
 
 def show(config: str | None, console: Console | None = None) -> int:
     """Every entry, those that have ended too."""
-    console = console or Terminal(highlight=False)
+    console = console or Terminal()
     engine = open_migrated(load(config).database)
     table = Table("id", "state", Column("test", overflow="fold"), "variant", "until", "issue", "reason")
     with engine.connect() as conn:

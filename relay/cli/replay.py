@@ -62,7 +62,7 @@ def session(given: Given, console: Console) -> Session:
         given.seed, given.share, given.least, given.most, given.pool_s, given.fault_s, full=given.full,
         quotas=given.quotas,
     )  # fmt: skip
-    found = Session(ground, settings, lambda text: console.print(text, highlight=False), tracing=given.trace)
+    found = Session(ground, settings, lambda text: console.print(text), tracing=given.trace)
     if given.model_run is not None:
         found.recorded = read_recorded(given.model_run)
     return found
@@ -175,7 +175,7 @@ COUNTS = ("drawn", "not_run", "no_place", "unreached", "unkilled", "undecided", 
 
 
 def print_tables(found: Evaluation, replay: Session, out: Console) -> None:
-    out.print(", ".join(f"{getattr(found, name)} {name.replace('_', ' ')}" for name in COUNTS), highlight=False)
+    out.print(", ".join(f"{getattr(found, name)} {name.replace('_', ' ')}" for name in COUNTS))
     for group in GROUPS:
         rows = table(found.outcomes[group])
         if rows:
@@ -188,7 +188,7 @@ def print_tables(found: Evaluation, replay: Session, out: Console) -> None:
         part = "scoring" if one.fault.scoring else "writing"
         out.print(
             f"missed ({part}): {one.fault.id} {one.fault.path}:{one.fault.line} {one.fault.symbol}; "
-            f"found by {', '.join(one.killers[:3])}", highlight=False,
+            f"found by {', '.join(one.killers[:3])}",
         )  # fmt: skip
 
 

@@ -55,7 +55,7 @@ class Wanted:
 
 def run(wanted: Wanted, console: Console | None = None) -> int:
     """Runs and reports; see the module for the exit codes."""
-    console = console or Terminal(soft_wrap=True, highlight=False)
+    console = console or Terminal(soft_wrap=True)
     device = load_device(wanted.configs, platform=platform.machine())
     tests = chosen(wanted.tests, wanted.tree, device.configs, wanted.tags)
     began = time.time()
@@ -64,7 +64,7 @@ def run(wanted: Wanted, console: Console | None = None) -> int:
     print_results(lines, report, console)
     missing = unproven_files(lines, report, tests, device.configs)
     for file in missing:
-        console.print(f"[bold]nothing was collected[/bold] from {file}; allow_empty: true says that this is fine")
+        console.print(f"nothing was collected from {file}; allow_empty: true says that this is fine", style="bold")
     if any(reports.fails(line) for line in lines) or report["errors"]:
         return 1
     return 2 if missing else 0
@@ -157,10 +157,10 @@ def print_results(lines: Sequence[dict[str, Any]], report: dict[str, Any], conso
     for line in failed[:WORST]:
         said = (line.get("message") or "").splitlines()
         where = line["test"].rpartition("::")[0]
-        console.print(f"{line['outcome']}: {where}::{line['variant']}  {said[0] if said else ''}", markup=False)
+        console.print(f"{line['outcome']}: {where}::{line['variant']}  {said[0] if said else ''}")
     if len(failed) > WORST:
         console.print(f"and {len(failed) - WORST} more failures")
     for error in report["errors"]:
-        console.print(f"could not be imported: {error['file']}: {error['message'].splitlines()[-1]}", markup=False)
+        console.print(f"could not be imported: {error['file']}: {error['message'].splitlines()[-1]}")
     for emptied in report.get("emptied", ()):
-        console.print(f"no variant: {emptied['test']}: {emptied['reason']}", markup=False)
+        console.print(f"no variant: {emptied['test']}: {emptied['reason']}")

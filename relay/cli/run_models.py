@@ -40,7 +40,7 @@ SHOWN = 25
 
 def run_models(wanted: Wanted, models: Sequence[str], cases: Sequence[Path], *, console: Console | None = None) -> int:
     """Runs the distinct calls of the named models ("all": of every model). Exit codes as in ``cli_run``."""
-    console = console or Terminal(soft_wrap=True, highlight=False)
+    console = console or Terminal(soft_wrap=True)
     files = list(yaml_files(cases))
     sources = [ConfigSource(str(path), read_text(path)) for path in files]
     configs = load_configs(sources, compat=True)

@@ -17,8 +17,12 @@ def inert(text: str) -> str:
 
 
 class Terminal(Console):
-    """Rich's console, whose texts hold no control character of their own: what a test prints, or a change calls its
-    files, is a stranger's. Styles and links are rich's, and stay."""
+    """Rich's console for texts that are a stranger's: what a test prints, a change calls its files, a config says. They
+    are shown letter by letter: no ``[word]`` of theirs is markup, no ``:100:`` a picture, nothing in them a number to
+    colour, and control characters are replaced. Styles are given as such (``style=``, ``rich.text.Text``)."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"markup": False, "emoji": False, "highlight": False, **options})
 
     def render(self, renderable: Any, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):

@@ -39,7 +39,7 @@ def run(
     until = None if minutes is None else time.monotonic() + minutes * 60
 
     def say(text: str) -> None:
-        out.print(text, highlight=False, markup=False)
+        out.print(text)
 
     ground = Ground(upstream, configs, work, files)
     job = HostJob(

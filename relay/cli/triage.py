@@ -42,7 +42,7 @@ def run(
     """Measures and prints. Always 0: whether a figure is good enough is for the reader. SettingsError, ConfigError,
     EvidenceError, TreeError for what cannot be used."""
     measured = measure(configs, upstream, sheet, opdb, evidence, cache)
-    out = console if console is not None else Terminal(soft_wrap=True, highlight=False)
+    out = console if console is not None else Terminal(soft_wrap=True)
     if not out.is_terminal:
         out.width = WIDTH
     if as_json:
@@ -197,9 +197,9 @@ def _table(title: str, groups: Mapping[str, Figures]) -> Table:
 def _print_row(row: Row, console: Console) -> None:
     decided = "engages" if row.decided.engages else "does not engage"
     place = f"{row.decided.config}:{row.decided.line}"
-    console.print(f"{row.test}", markup=False)
-    console.print(f"  decided: {decided} ({row.decided.mode.value}, {place})", markup=False)
+    console.print(f"{row.test}")
+    console.print(f"  decided: {decided} ({row.decided.mode.value}, {place})")
     asked = ", asked" if row.asked else ""
-    console.print(f"  triage:  {row.triaged.verdict}{asked} ({row.triaged.code}): {row.triaged.reason}", markup=False)
+    console.print(f"  triage:  {row.triaged.verdict}{asked} ({row.triaged.code}): {row.triaged.reason}")
     if row.excluded is not None:
-        console.print(f"  excluded ({row.excluded.code}): {row.excluded.fact}", markup=False)
+        console.print(f"  excluded ({row.excluded.code}): {row.excluded.fact}")

@@ -78,7 +78,7 @@ def run_on(old: str, new: str, config: str, console: Console | None = None) -> i
         asked = upgrades.ask(conn, kind="release", device=settings.device, old=old, new=new, now=time.time())
     engine.dispose()
     said = "asked for" if asked else "asked for before"
-    (console or Terminal()).print(f"{said}: {settings.url}/upgrade/{old}..{new}", soft_wrap=True, highlight=False)
+    (console or Terminal()).print(f"{said}: {settings.url}/upgrade/{old}..{new}", soft_wrap=True)
     return 0
 
 

@@ -56,7 +56,7 @@ def main(dir: Path, once: bool, port: int | None, source: Source | None = None) 
     """Plays the demo in ``dir``, on a real tree where ``source`` names one. ``once``: ends when all is done, 0 only if
     every step happened and was right (else 1); otherwise stays until Ctrl-C. Raises DemoError when it cannot even
     start."""
-    console = Terminal(highlight=False, soft_wrap=True)
+    console = Terminal(soft_wrap=True)
     # also where we were started with SIGINT ignored, as a script's background job is
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
@@ -277,7 +277,7 @@ class Demo:
 
     def _print_timeline(self, facts: Facts) -> None:
         for after, text in report.timeline(facts):
-            self.console.print(f"  {after:7.2f} s  {text}", markup=False)
+            self.console.print(f"  {after:7.2f} s  {text}")
 
     def _print_links(self, facts: Facts) -> None:
         self.console.print(f"\nThe pull request: {self.url}/pr/{facts.upstream.pr['number']}")
@@ -289,10 +289,10 @@ class Demo:
     def _complain(self, wrong: list[str]) -> None:
         self.console.print("\nNot as it must be:", style="bold red")
         for line in wrong:
-            self.console.print(f"  - {line}", markup=False)
+            self.console.print(f"  - {line}")
         for name, lines in troubled(self.folder / "logs"):
             self.console.print(f"\n{name}:", style="bold")
-            self.console.print(lines, markup=False)
+            self.console.print(lines)
         self.console.print(f"\nLogs: {self.folder / 'logs'}; calls to GitHub: {self.folder / 'github/calls.jsonl'}")
 
 

@@ -16,9 +16,9 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 from outbound_servers import World, local_github
-from rich.console import Console
 
 from relay.cli import app_create, checkup, doctor
+from relay.cli.terminal import Terminal
 from relay.demo.ledger import APP_ID
 from relay.domain.app_manifest import EVENTS, OPTIONAL, PERMISSIONS, beyond, lacking, manifest
 from relay.domain.events import Kind, classify
@@ -146,7 +146,7 @@ def test_doctor_says_what_is_wrong_with_a_relay(
     with config.open("a") as out:
         out.write('broker_url = "redis://127.0.0.1:1/0"\n')
     (tmp_path / "allowlist.yml").write_text("L9:\n  - x/y\n")
-    console = Console(soft_wrap=True, highlight=False)
+    console = Terminal(soft_wrap=True)
     assert doctor.run(None, str(config), worker=False, console=console) == 1
     said = capsys.readouterr().out
     assert f"ERROR    allowlist: {tmp_path / 'allowlist.yml'}:1:1:" in said

@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from relay.cli import inventory as cli_inventory
+from relay.cli.terminal import Terminal
 
 FILES = {
     "test/test_a.py": """
@@ -52,7 +52,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def inventory(tree: Path, cache: Path, revision: str | None = None) -> dict[str, object]:
-    out = Console(file=io.StringIO())
+    out = Terminal(file=io.StringIO())
     assert cli_inventory.run(tree, revision, cache, as_json=True, console=out) == 0
     return json.loads(out.file.getvalue())  # type: ignore[attr-defined]
 
@@ -76,7 +76,7 @@ def test_a_commit_and_its_checkout_share_what_was_parsed(tree: Path, tmp_path: P
 
 
 def test_for_people(tree: Path) -> None:
-    out = Console(file=io.StringIO(), width=60)
+    out = Terminal(file=io.StringIO(), width=60)
     cli_inventory.run(tree, None, None, as_json=False, console=out)
     said = out.file.getvalue()  # type: ignore[attr-defined]
     assert "2 in 1 classes" in said

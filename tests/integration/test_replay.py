@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from model_server import KEY, Request, Server, serving
-from rich.console import Console
 
 from relay.cli import replay as cli_replay
 from relay.cli import trace
 from relay.cli.learn import from_replay
 from relay.cli.replay import Given, session
+from relay.cli.terminal import Terminal
 from relay.errors import SettingsError
 from relay.replay.recorded import read_recorded
 from relay.settings import Settings
@@ -78,14 +78,14 @@ def replayed(small_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Repl
         faults=FAULTS, share=0.05, least=30, most=40, full=2, fault_s=6.0, quotas=QUOTAS,
     )  # fmt: skip
     out = io.StringIO()
-    assert cli_replay.run(replace(given, faults=FAULTS // 2), Console(file=out, width=200)) == 0
+    assert cli_replay.run(replace(given, faults=FAULTS // 2), Terminal(file=out, width=200)) == 0
     # goes on with the pool of the first, and follows what its variants run
-    assert cli_replay.run(replace(given, trace=True), Console(file=out, width=200)) == 0
+    assert cli_replay.run(replace(given, trace=True), Terminal(file=out, width=200)) == 0
     return Replayed(given, out.getvalue())
 
 
 def test_twenty_faults_are_replayed(replayed: Replayed) -> None:
-    replay = session(replayed.given, Console(file=io.StringIO()))
+    replay = session(replayed.given, Terminal(file=io.StringIO()))
     pool = replay.pool()
     faults = replay.first(FAULTS, pool)
     reached = [fault for fault in faults if pool.reached(fault.id)]
@@ -112,7 +112,7 @@ def test_a_trace_names_what_tests_run(small_tree: Path, tmp_path: Path) -> None:
     shutil.copyfile(OPDB, tmp_path / "opdb.json")
     out, said = tmp_path / "trace.json.gz", io.StringIO()
     files = ("test/test_scatter_gather_ops.py",)
-    console = Console(file=said, width=200)
+    console = Terminal(file=said, width=200)
     assert trace.run(small_tree, ROOT / "test_configs/unlimited", tmp_path, out, files, console=console) == 0
     found = Trace.from_bytes(out.read_bytes())
     scatter = {found.units[n].test.method for n in found.ops["scatter_add"]}
@@ -129,7 +129,7 @@ def test_a_replay_that_is_there_runs_nothing_again(replayed: Replayed) -> None:
     results = replayed.given.work / "results.jsonl"
     before = results.read_bytes()
     out = io.StringIO()
-    assert cli_replay.show(replayed.given, as_json=True, console=Console(file=out)) == 0
+    assert cli_replay.show(replayed.given, as_json=True, console=Terminal(file=out)) == 0
     assert results.read_bytes() == before
     value = json.loads(out.getvalue())
     assert value["faults"]["not_run"] == 0
@@ -141,8 +141,8 @@ def test_a_run_that_was_cut_off_goes_on_where_it_was(replayed: Replayed, tmp_pat
     shutil.copytree(replayed.given.work, work)
     rows = (work / "results.jsonl").read_text().splitlines(keepends=True)
     (work / "results.jsonl").write_text("".join(rows[: len(rows) // 2]) + rows[-1][:7])  # the last line half written
-    cut = session(_with(replayed.given, work=work), Console(file=io.StringIO()))
-    whole = session(replayed.given, Console(file=io.StringIO()))
+    cut = session(_with(replayed.given, work=work), Terminal(file=io.StringIO()))
+    whole = session(replayed.given, Terminal(file=io.StringIO()))
     assert 0 < len(cut.notes) < len(whole.notes)
     assert all(whole.known[fault].items() >= variants.items() for fault, variants in cut.known.items())
     assert [fault.id for fault in cut.faults] == [fault.id for fault in whole.faults]
@@ -150,12 +150,12 @@ def test_a_run_that_was_cut_off_goes_on_where_it_was(replayed: Replayed, tmp_pat
 
 def test_other_settings_do_not_mix_with_a_replay(replayed: Replayed) -> None:
     with pytest.raises(SettingsError, match="another seed"):
-        session(_with(replayed.given, seed="other"), Console(file=io.StringIO()))
+        session(_with(replayed.given, seed="other"), Terminal(file=io.StringIO()))
 
 
 def test_too_few_faults_teach_nothing(replayed: Replayed, tmp_path: Path) -> None:
     with pytest.raises(TooLittle, match="faults that some planned test finds"):
-        from_replay(replayed.given, tmp_path / "ranker.json", Console(file=io.StringIO()))
+        from_replay(replayed.given, tmp_path / "ranker.json", Terminal(file=io.StringIO()))
     assert not (tmp_path / "ranker.json").exists()
 
 
@@ -173,9 +173,9 @@ def test_a_models_answers_are_recorded_and_played_back(replayed: Replayed, tmp_p
     with serving(Server(_lines)) as server:
         told = {"url": server.url, "model": "scripted", "key": KEY, "seconds": 60.0}
         settings = Settings.model_validate({"agents": told})
-        assert cli_replay.ask(replayed.given, settings, out, Console(file=said, width=200)) == 0
+        assert cli_replay.ask(replayed.given, settings, out, Terminal(file=said, width=200)) == 0
         asked = len(server.asked)
-        assert cli_replay.ask(replayed.given, settings, out, Console(file=said, width=200)) == 0
+        assert cli_replay.ask(replayed.given, settings, out, Terminal(file=said, width=200)) == 0
         assert len(server.asked) == asked  # what was answered is not asked again
     recorded = read_recorded(out)
     assert len(recorded) == FAULTS
@@ -185,7 +185,7 @@ def test_a_models_answers_are_recorded_and_played_back(replayed: Replayed, tmp_p
     assert not any(one.drop for one in recorded.values())
     shown = io.StringIO()
     given = _with(replayed.given, model_run=out)
-    assert cli_replay.show(given, as_json=True, console=Console(file=shown)) == 0
+    assert cli_replay.show(given, as_json=True, console=Terminal(file=shown)) == 0
     groups = json.loads(shown.getvalue())["groups"]
     rows = {name: {line["strategy"]: line for line in lines} for name, lines in groups.items() if lines}
     for lines in rows.values():
@@ -193,7 +193,7 @@ def test_a_models_answers_are_recorded_and_played_back(replayed: Replayed, tmp_p
         assert lines["rules + model"]["changes"]["hits"] >= lines["rules"]["changes"]["hits"]
     other = settings.model_copy(update={"agents": settings.agents.model_copy(update={"model": "another"})})
     with pytest.raises(SettingsError, match="the answers of scripted"):
-        cli_replay.ask(replayed.given, other, out, Console(file=said))
+        cli_replay.ask(replayed.given, other, out, Terminal(file=said))
 
 
 def test_a_model_that_does_not_answer_is_asked_again_another_time(replayed: Replayed, tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_a_model_that_does_not_answer_is_asked_again_another_time(replayed: Repl
     with serving(Server(_lines)) as server:
         gone = server.url
     settings = Settings.model_validate({"agents": {"url": gone, "model": "away", "seconds": 5.0}})
-    assert cli_replay.ask(_with(replayed.given, faults=3), settings, out, Console(file=said, width=200)) == 0
+    assert cli_replay.ask(_with(replayed.given, faults=3), settings, out, Terminal(file=said, width=200)) == 0
     answered = read_recorded(out) if out.exists() else {}
     assert len(answered) + said.getvalue().count("agent-unavailable") == 3
     assert f"{len(answered)} answers of away" in said.getvalue()

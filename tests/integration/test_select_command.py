@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from relay.cli import select as cli_select
+from relay.cli.terminal import Terminal
 from relay.errors import RelayError, SettingsError
 from selector.errors import SelectorError
 
@@ -64,7 +64,7 @@ def opdb(tmp_path: Path) -> Path:
 def run(upstream: Path, opdb: Path | None, *, base: str = "main~1", head: str = "main", **how: bool) -> tuple[int, str]:
     out = io.StringIO()
     options = {"as_json": False, "explain": False, **how}
-    code = cli_select.run(upstream, base, head, CONFIGS, opdb, console=Console(file=out, width=80), **options)  # type: ignore[arg-type]
+    code = cli_select.run(upstream, base, head, CONFIGS, opdb, console=Terminal(file=out, width=80), **options)  # type: ignore[arg-type]
     return code, out.getvalue()
 
 
@@ -178,7 +178,7 @@ def by(upstream: Path, opdb: Path, **how: object) -> dict[str, object]:
         opdb,
         as_json=True,
         explain=False,
-        console=Console(file=out, width=80),
+        console=Terminal(file=out, width=80),
         **how,  # type: ignore[arg-type]
     )
     assert code == 0

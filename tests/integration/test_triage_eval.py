@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from relay.cli import triage as cli_triage
+from relay.cli.terminal import Terminal
 
 ROOT = Path(__file__).resolve().parents[2]
 SHEET = ROOT / "test_configs" / "spyre" / "capability.yaml"
@@ -44,7 +44,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory, pytorch_tree: Path) -> Path:
 
 
 def run(configs: Path, upstream: Path, evidence: list[Path] | None = None) -> dict[str, Any]:
-    console = Console(file=io.StringIO())
+    console = Terminal(file=io.StringIO())
     assert cli_triage.run(configs, upstream, SHEET, None, evidence or [], None, as_json=True, console=console) == 0
     value: dict[str, Any] = json.loads(console.file.getvalue())  # type: ignore[attr-defined]
     return value

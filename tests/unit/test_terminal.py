@@ -19,7 +19,7 @@ def printed(*what: object) -> str:
     out = io.StringIO()
     console = Terminal(file=out, width=200, force_terminal=False)
     for one in what:
-        console.print(one, markup=False)
+        console.print(one)
     return out.getvalue()
 
 
@@ -32,9 +32,20 @@ def test_texts_hold_no_control_characters_wherever_they_stand() -> None:
     assert printed("a\tb\nc").split() == ["a", "b", "c"]
 
 
+def test_texts_are_shown_letter_by_letter() -> None:
+    for text in ("reuse.yaml:100:5: error: x", "out/[red]/a[/b].yaml :key: [bold]x"):
+        table = Table("column")
+        table.add_row(text)
+        assert printed(text) == f"{text}\n"
+        assert text in printed(table)
+    out = io.StringIO()
+    Terminal(file=out, force_terminal=True, color_system="standard").print("test_a 100 'b' /c/d")
+    assert out.getvalue() == "test_a 100 'b' /c/d\n"
+
+
 def test_styles_are_still_those_of_a_terminal() -> None:
     out = io.StringIO()
-    Terminal(file=out, force_terminal=True, color_system="standard").print("[bold]strong[/bold]")
+    Terminal(file=out, force_terminal=True, color_system="standard").print("strong", style="bold")
     assert "\x1b[1mstrong\x1b[0m" in out.getvalue()
 
 

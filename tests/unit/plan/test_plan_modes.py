@@ -7,9 +7,9 @@ from datetime import date
 from io import StringIO
 
 import pytest
-from rich.console import Console
 
 from relay.cli.select_text import print_explained, to_value
+from relay.cli.terminal import Terminal
 from selector.configs import ConfigSource, ReuseConfigs, load_capability, load_configs
 from selector.model import Change, FileChange, Mode, OpEntry, Outcome, RunPlan, Selection, TestId, VariantResult
 from selector.plan import Budget, History, RelevantTest, WorkerOffer, plan
@@ -191,6 +191,6 @@ def test_explain_and_json_say_who_decided_the_mode_and_what_speaks_against_it() 
         made, decisions = plan([item], change, SHEET, given, offers, Budget(600), History(trunk={TEST: stands}))
         selection = Selection(change, made, decisions, counts)
         out = StringIO()
-        print_explained(selection, Console(file=out, width=200))
+        print_explained(selection, Terminal(file=out, width=200))
         assert [word for word in words if word not in out.getvalue()] == []
         assert to_value(selection)["tests"][0]["mode_code"] == made.tests[0].mode_code

@@ -6,9 +6,9 @@ from dataclasses import replace
 from io import StringIO
 
 import pytest
-from rich.console import Console
 
 from relay.cli import simulate as cli_simulate
+from relay.cli.terminal import Terminal
 from relay.errors import SettingsError
 from relay.simulate.calls import Calls
 from relay.simulate.month import simulate
@@ -145,7 +145,7 @@ def test_numbers_that_make_no_scenario(change: str, says: str) -> None:
 def test_the_command_prints_a_table_json_and_a_picture(tmp_path) -> None:
     changes = ["days=0.2", "downstreams=6", "on_workers=2", "level4=1", "variants=200", "files=5"]
     out = StringIO()
-    console = Console(file=out, width=140)
+    console = Terminal(file=out, width=140)
     assert cli_simulate.run([5, 20], changes, plot=tmp_path / "a.svg", as_json=False, console=console) == 0
     assert "first to break" in out.getvalue()
     assert (tmp_path / "a.svg").read_text().count("<path") > 10
