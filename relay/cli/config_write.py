@@ -169,5 +169,5 @@ def run_propose(
 
 def run_schema(console: Console | None = None) -> int:
     """Prints the JSON Schema."""
-    (console or Terminal(soft_wrap=True)).file.write(json.dumps(json_schema(), indent=1) + "\n")
+    (console or Terminal()).file.write(json.dumps(json_schema(), indent=1) + "\n")
     return 0

@@ -62,7 +62,7 @@ def session(given: Given, console: Console) -> Session:
         given.seed, given.share, given.least, given.most, given.pool_s, given.fault_s, full=given.full,
         quotas=given.quotas,
     )  # fmt: skip
-    found = Session(ground, settings, lambda text: console.print(text), tracing=given.trace)
+    found = Session(ground, settings, console.print, tracing=given.trace)
     if given.model_run is not None:
         found.recorded = read_recorded(given.model_run)
     return found

@@ -28,7 +28,7 @@ def run(
     until = None if minutes is None else time.monotonic() + minutes * 60
     chosen = commits(where.path, where.commit(head), count, seed)
     history = History(where.path, work / "cache", read_database(opdb))
-    found = replay(history, chosen, work / "commits.jsonl", lambda text: out.print(text), until)
+    found = replay(history, chosen, work / "commits.jsonl", out.print, until)
     if as_json:
         out.file.write(json.dumps([asdict(one) for one in found], indent=1) + "\n")
     else:
