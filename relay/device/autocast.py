@@ -11,9 +11,8 @@ from typing import Any
 
 import torch
 
-from relay.device.kernels import overload
 from relay.device.memory import NAME
-from relay.device.plan import Kernel
+from relay.device.plan import Kernel, overload
 
 KEY = "AutocastPrivateUse1"
 

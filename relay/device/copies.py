@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 import torch
 
 from relay.device import numerics
 from relay.device.memory import (
+    BYTES,
+    CPU,
     CPU_KEYS,
     NAME,
     adopt,
@@ -27,19 +28,23 @@ _to_copy = torch.ops.aten._to_copy.default._handle.redispatch_boxed
 _same_memory = torch._C._is_alias_of
 _address = torch._C._data_address  # of the storage; `data_ptr()` of a copy-on-write tensor makes the copy
 _AS_IT_IS = (None, torch.preserve_format)
+_STRIDED = (None, torch.strided)
 
 
 def copy_from(src: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
     """``aten::_copy_from``: host to device, back, or within it, with conversion of dtype and layout of strides."""
     if not isinstance(src, torch.Tensor):  # a number that torch wrapped
         src = torch.tensor(src)
+    if not (src.is_cpu or dst.is_cpu) and _same_memory(src, dst) and _same_place(src, dst):
+        _count_device_copy(src, dst)  # as a device would run it
+        return dst
     source = None if src.is_cpu else device_alias(src)
     target = None if dst.is_cpu else device_alias(dst)
     for tensor, alias in ((src, source), (dst, target)):
         if alias is None and (tensor.layout is not torch.strided or tensor.is_quantized):
             refuse_layout(tensor, "aten::_copy_from")
     from_device, to_device = source is not None, target is not None
-    if from_device and to_device and _same_memory(src, dst) and not _same_place(src, dst):
+    if from_device and to_device and _same_memory(src, dst):
         memory = host_view(src.untyped_storage())
         source, target = alias_within(memory, src), alias_within(memory, dst)
     target = dst if target is None else target
@@ -55,12 +60,14 @@ def copy_from(src: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) 
 
 
 def _same_place(src: torch.Tensor, dst: torch.Tensor) -> bool:
-    """Whether every element is copied onto itself, as at the end of ``x[i] += 1``: nothing overlaps by halves then."""
+    """Whether every element is copied onto itself, as at the end of ``x[i] += 1``: torch leaves it there, too."""
     return (
         src.data_ptr() == dst.data_ptr()
         and src.dtype is dst.dtype
         and src.shape == dst.shape
         and src.stride() == dst.stride()
+        and src.is_conj() == dst.is_conj()
+        and src.is_neg() == dst.is_neg()
     )
 
 
@@ -106,9 +113,13 @@ def to_copy(
 
     The key is chosen from the tensor *and* the device asked for, so tensors of the host come here too.
     """
+    if (dtype is None or dtype is self.dtype) and memory_format in _AS_IT_IS and layout in _STRIDED:
+        copied = _sent(self) if self.is_cpu else _fetched(self, device)
+        if copied is not None:
+            return copied
     alias = None if self.is_cpu else device_alias(self)
     strided = alias is not None or (self.layout is torch.strided and not self.is_quantized)
-    if not strided or layout not in (None, torch.strided):
+    if not strided or layout not in _STRIDED:
         refuse_layout(self, "aten::_to_copy")
     options: dict[str, Any] = {}
     if dtype is not None:
@@ -117,9 +128,15 @@ def to_copy(
         options["memory_format"] = memory_format
     if alias is None:
         if memory_format in _AS_IT_IS and self.is_contiguous():
-            return _to_device(self, new_tensor(self.shape, self.stride(), dtype or self.dtype))
-        like = torch.empty_like(self, device="meta", **options)
-        return _to_device(self, new_tensor(tuple(like.shape), like.stride(), like.dtype))
+            made = new_tensor(self.shape, self.stride(), dtype or self.dtype)
+        else:
+            like = torch.empty_like(self, device="meta", **options)
+            made = new_tensor(tuple(like.shape), like.stride(), like.dtype)
+        target = cpu_alias(made)
+        target.copy_(self)
+        numerics.apply(CURRENT.policy, target)
+        METER.transfer("h2d_bytes", self.nbytes)
+        return made
     out = _to_copy(CPU_KEYS, alias, **options)
     if device is None or device.type == NAME:
         moved = adopt(out)
@@ -132,25 +149,46 @@ def to_copy(
     return out if device.type == "cpu" else out.to(device)
 
 
-def _to_device(src: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
-    """`copy_from` the host into what was made for it."""
-    policy, nbytes = CURRENT.policy, src.nbytes
+def _sent(src: torch.Tensor) -> torch.Tensor | None:
+    """A tensor of the host as it is on the device, if that is a matter of bytes."""
     if (
-        src.is_cpu
-        and src.dtype is made.dtype
-        and not policy.changes_numbers
-        and src.is_contiguous()
-        and made.is_contiguous()
-        and not (src.is_conj() or src.is_neg())
-        and (start := _address(src))  # 0: no elements, or zeros that torch has not written yet
+        src.layout is not torch.strided
+        or not src.is_contiguous()
+        or src.is_quantized
+        or src.is_conj()
+        or src.is_neg()
+        or CURRENT.policy.changes_numbers
     ):
-        ctypes.memmove(made.data_ptr(), start + src.storage_offset() * src.itemsize, nbytes)
-    else:
-        target = cpu_alias(made)
-        target.copy_(src)
-        if policy.changes_numbers:
-            numerics.apply(policy, target)
+        return None
+    start = _address(src)
+    if not start:  # no elements, or zeros that torch has not written yet
+        return None
+    made = new_tensor(src.shape, src.stride(), src.dtype)
+    nbytes, at = src.nbytes, made.data_ptr()
+    start += src.storage_offset() * src.itemsize
+    BYTES[at : at + nbytes] = BYTES[start : start + nbytes]
     METER.transfer("h2d_bytes", nbytes)
+    return made
+
+
+def _fetched(src: torch.Tensor, device: torch.device | None) -> torch.Tensor | None:
+    """A tensor of the device as it is on the host, if that is what is asked for, and a matter of bytes."""
+    if (
+        device is None
+        or device.type != "cpu"
+        or src.layout is not torch.strided
+        or not src.is_contiguous()
+        or src.is_quantized
+        or src.is_conj()
+        or src.is_neg()
+    ):
+        return None
+    made = torch.empty_strided(src.shape, src.stride(), dtype=src.dtype, device=CPU)
+    nbytes = src.nbytes
+    if nbytes:
+        at, start = made.data_ptr(), src.data_ptr()
+        BYTES[at : at + nbytes] = BYTES[start : start + nbytes]
+    METER.transfer("d2h_bytes", nbytes)
     return made
 
 

@@ -180,8 +180,8 @@ def run(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             continue
         if out.is_cpu:
             call.host_tensor = True  # a scalar of the host may be read with every device's tensors, but not written
-        elif not out.numel() and out.layout is _strided:
-            alias = cpu_kwargs[name] = written.fresh(out)
+        elif is_device(out) and not call.shared and (alias := written.stand_in(out)) is not None:
+            cpu_kwargs[name] = alias
             call.aliases[id(alias)] = (out, alias)
     if call.host_tensor and call.inputs and not plan.host_tensors_ok:
         raise RuntimeError(

@@ -23,7 +23,7 @@ from relay.device.memory import (
     span,
 )
 from relay.device.meter import METER
-from relay.device.plan import Kernel
+from relay.device.plan import Kernel, overload
 from relay.device.policy import CURRENT
 
 _aten = torch.ops.aten
@@ -53,12 +53,6 @@ _READ: dict[torch.dtype, tuple[Any, int]] = {
     )
 }
 _RETYPING = frozenset(["view.dtype", "view_as_real", "view_as_complex"])
-
-
-def overload(name: str) -> Any:
-    """The `OpOverload` called ``name`` (``add.Tensor``, or ``neg`` for a default one) of aten."""
-    packet, _, which = name.partition(".")
-    return getattr(getattr(_aten, packet), which or "default")
 
 
 def metadata_kernel(name: str) -> Kernel:

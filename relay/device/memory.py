@@ -47,9 +47,9 @@ _pointer.restype = ctypes.c_void_p
 _pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 # All memory as one array: an index is cheaper than an object made for an address, and every operator flips three.
 WORDS = (ctypes.c_int64 * (2**59)).from_address(0)
+BYTES = memoryview(WORDS).cast("B")  # to copy by slices, which costs a quarter of ctypes.memmove
 EXPORT = torch._C._to_dlpack
 IMPORT = torch._C._from_dlpack
-_memmove = ctypes.memmove
 _typed_empty = torch._C._acc.create_empty_tensor
 _storage_at = torch._C._construct_storage_from_data_pointer
 _below_autograd = torch._C._AutoDispatchBelowAutograd
@@ -81,7 +81,7 @@ def device_word(capsule: object) -> int:
 # data pointer, device type and id, ndim, dtype code/bits/lanes, shape, strides, byte offset, context, deleter
 _HEADER = struct.Struct("=QiiiBBHQQQQQ")
 # kDLInt 0, kDLUInt 1, kDLFloat 2, kDLBfloat 4, kDLComplex 5, kDLBool 6
-_DL_DTYPES = {
+DL_DTYPES = {
     torch.int8: (0, 8),
     torch.int16: (0, 16),
     torch.int32: (0, 32),
@@ -121,7 +121,7 @@ def allocate(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> 
     block = _aligned_alloc(STICK, whole)
     if not block:
         raise DeviceOutOfMemory(nbytes, CURRENT.policy.memory_bytes)
-    _memmove(block, header, len(header))
+    BYTES[block : block + len(header)] = header
     word = block >> 3
     WORDS[word] = block + head
     WORDS[word + 3] = block + _HEADER.size
@@ -137,7 +137,7 @@ def _template(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) ->
     ndim = len(size)
     nbytes = span(size, stride) * dtype.itemsize
     head = -(-(_HEADER.size + 16 * ndim) // STICK) * STICK
-    code, bits = _DL_DTYPES[dtype]
+    code, bits = DL_DTYPES[dtype]
     header = _HEADER.pack(0, DL_EXT, 0, ndim, code, bits, 1, 0, 0, 0, 0, _FREE)
     whole = head + max(-(-nbytes // STICK), 1) * STICK
     return nbytes, whole, header + struct.pack(f"={2 * ndim}q", *size, *stride), head, _HEADER.size + 8 * ndim
@@ -178,7 +178,7 @@ def new_tensor(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -
         nbytes = span(size, stride) * dtype.itemsize
         if nbytes > policy.memory_bytes:
             raise DeviceOutOfMemory(nbytes, policy.memory_bytes)
-    if dtype in _DL_DTYPES:
+    if dtype in DL_DTYPES:
         return allocate(size, stride, dtype)
     # float8 and bit types: DLPack's codes for them differ by version
     storage = allocate_bytes(span(size, stride) * dtype.itemsize).untyped_storage()
@@ -203,7 +203,8 @@ def is_device(tensor: torch.Tensor) -> bool:
     return not tensor.is_cpu and tensor.device.type == NAME
 
 
-def _flip(tensor: torch.Tensor, device_type: int) -> torch.Tensor:
+def flip(tensor: torch.Tensor, device_type: int) -> torch.Tensor:
+    """The same memory on the other device: `DL_CPU` or `DL_EXT`. Neither conj nor neg bit goes over."""
     capsule = EXPORT(tensor)
     WORDS[device_word(capsule)] = device_type
     return IMPORT(capsule)
@@ -212,7 +213,7 @@ def _flip(tensor: torch.Tensor, device_type: int) -> torch.Tensor:
 def device_alias(tensor: torch.Tensor) -> torch.Tensor | None:
     """`cpu_alias` of a strided tensor, or None if it is not on this device, or not one that DLPack can describe (it is
     sparse, quantised, on meta). This is the hot path of every operator."""
-    if tensor.dtype not in _DL_DTYPES or tensor.is_neg() or tensor.is_conj():
+    if tensor.dtype not in DL_DTYPES or tensor.is_neg() or tensor.is_conj():
         return cpu_alias(tensor) if is_device(tensor) and tensor.layout is torch.strided else None
     try:
         capsule = EXPORT(tensor)
@@ -240,8 +241,8 @@ def cpu_alias(tensor: torch.Tensor) -> torch.Tensor:
 
     The tensor must be strided (`refuse_layout` first).
     """
-    if tensor.dtype in _DL_DTYPES:
-        alias = _flip(tensor, DL_CPU)
+    if tensor.dtype in DL_DTYPES:
+        alias = flip(tensor, DL_CPU)
     else:
         storage = tensor.untyped_storage()
         nbytes = storage.nbytes()
@@ -296,14 +297,14 @@ def adopt(result: torch.Tensor) -> torch.Tensor:
     """A device tensor over the memory of a strided CPU result, no copy. Raises as `check_result`."""
     dtype = result.dtype
     check_result(result)
-    if dtype not in _DL_DTYPES:
+    if dtype not in DL_DTYPES:
         out = new_tensor(result.size(), result.stride(), dtype)
         nbytes = span(result.size(), result.stride()) * dtype.itemsize
         if nbytes:
             ctypes.memmove(out.data_ptr(), result.data_ptr(), nbytes)
         return out
     conj, neg = result.is_conj(), result.is_neg()  # DLPack carries no such bit: the bytes go over, then the bit again
-    out = _flip(result, DL_EXT)
+    out = flip(result, DL_EXT)
     if conj:
         out = torch._conj(out)
     return torch._neg_view(out) if neg else out
@@ -335,4 +336,4 @@ def bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
 
 def adopt_host_block(nbytes: int) -> torch.Tensor:
     """A one-dimensional uint8 *CPU* tensor over a stick-aligned block of its own."""
-    return _flip(allocate_bytes(nbytes), DL_CPU)
+    return flip(allocate_bytes(nbytes), DL_CPU)

@@ -122,6 +122,12 @@ class Plan:
         return self._verdict
 
 
+def overload(name: str) -> Any:
+    """The `OpOverload` called ``name`` (``add.Tensor``, or ``neg`` for a default one) of aten."""
+    packet, _, which = name.partition(".")
+    return getattr(getattr(torch.ops.aten, packet), which or "default")
+
+
 def by_its_out(name: str) -> bool:
     """Whether torch serves ``aten::abs``, say, by its ``.out`` form where a backend has no kernel for it."""
     if name.removeprefix("aten::") in BY_HAND:

@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 
-from relay.device import autocast, generator, rnn, storage, streams, text
+from relay.device import autocast, factories, generator, rnn, storage, streams, text
 from relay.device.errors import DeviceError
 from relay.device.fallback import fallback, kernel_for
-from relay.device.kernels import CHECKED_BY_TORCH, DIRECT, METADATA_OPS, metadata_kernel, overload
+from relay.device.kernels import CHECKED_BY_TORCH, DIRECT, METADATA_OPS, metadata_kernel
 from relay.device.memory import NAME
 from relay.device.meter import METER
 from relay.device.module import make_module
-from relay.device.plan import by_its_out
+from relay.device.plan import by_its_out, overload
 from relay.device.policy import Policy, set_policy
 
 KEY = "PrivateUse1"
@@ -82,14 +82,14 @@ def install(policy: Policy | None = None, meter_map: mmap.mmap | None = None) ->
 def _register_kernels(aten: torch.library.Library) -> None:
     for name in METADATA_OPS:
         aten.impl(name, metadata_kernel(name), KEY)
-    for name, kernel in (DIRECT | rnn.CELLS).items():
+    for name, kernel in (DIRECT | rnn.CELLS | factories.KERNELS).items():
         aten.impl(name, kernel, KEY)
     # A conj() or neg view would recurse until the stack ends: copy_ -> _copy_from -> resolve_conj -> clone -> copy_.
     for key in ("Conjugate", "Negative"):
         aten.impl("_copy_from", torch.library.fallthrough_kernel, key)
     for name in CHECKED_BY_TORCH:
         aten.impl(name, kernel_for(overload(name)), KEY)
-    own = DIRECT.keys() | rnn.CELLS.keys() | set(METADATA_OPS)
+    own = DIRECT.keys() | rnn.CELLS.keys() | factories.KERNELS.keys() | set(METADATA_OPS)
     for full in torch._C._dispatch_get_all_op_names():
         name = full.removeprefix("aten::")
         if name != full and name not in own and by_its_out(full):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from relay.device.errors import UnsupportedDtype
-from relay.device.memory import CPU, CPU_KEYS, adopt, device_alias, raise_if_out_of_memory, set_memory
+from relay.device.memory import CPU, CPU_KEYS, adopt, cpu_alias, device_alias, raise_if_out_of_memory, set_memory
 from relay.device.meter import METER
 from relay.device.plain import NUMBERS, General, LongWay, cost_of, seen_by_cpu
 from relay.device.plan import Kernel, Plan
@@ -18,30 +19,51 @@ _strided = torch.strided
 _same_memory = torch._C._is_alias_of
 
 
-def fresh(out: torch.Tensor) -> torch.Tensor:
-    """Memory of the CPU's own in the place of an ``out=`` without elements. It nearly always has to grow, which
-    borrowed memory cannot: finding that out by an error takes longer than all the rest of a small operator."""
-    return torch.empty_strided(out.size(), out.stride(), dtype=out.dtype, device=CPU)
+_SMALL = 1 << 12
+"""Elements of an ``out=`` that are rather copied than found to be unable to grow."""
+
+
+def stand_in(out: torch.Tensor) -> torch.Tensor | None:
+    """Memory of the CPU's own in the place of an ``out=``; None where the device's has to do.
+
+    It may have to grow, which borrowed memory cannot: finding that out by an error takes longer than all the rest of a
+    small operator. One without elements nearly always grows.
+    """
+    elements = out.numel()
+    if out.layout is not _strided or (
+        elements and (elements > _SMALL or not out.is_contiguous() or out.is_conj() or out.is_neg())
+    ):
+        return None
+    return torch.empty_strided(out.shape, out.stride(), dtype=out.dtype, device=CPU)
 
 
 def follow(device: torch.Tensor, alias: torch.Tensor) -> None:
-    """After an in-place or ``out=`` kernel: give the device tensor the sizes, strides or memory its alias was given."""
+    """After an in-place or ``out=`` kernel: give the device tensor the elements, sizes, strides or memory that what it
+    was seen through, or its `stand_in`, was given."""
     if alias.data_ptr() == device.data_ptr() or not alias.numel():
-        if device.shape != alias.shape or device.stride() != alias.stride():
-            set_memory(device, device.untyped_storage(), device.storage_offset(), alias.size(), alias.stride())
+        _take_sizes(device, alias)
         return
     start = device.untyped_storage().data_ptr()
     offset = alias.data_ptr() - start
     if 0 <= offset < device.untyped_storage().nbytes():
         set_memory(device, device.untyped_storage(), offset // alias.element_size(), alias.size(), alias.stride())
         return
+    if alias.numel() <= device.numel() and alias.is_contiguous():  # it stays where it is, and so do views of it
+        _take_sizes(device, alias)
+        cpu_alias(device).copy_(alias)
+        return
     grown = adopt(alias)
     set_memory(device, grown.untyped_storage(), grown.storage_offset(), grown.size(), grown.stride())
 
 
+def _take_sizes(device: torch.Tensor, alias: torch.Tensor) -> None:
+    if device.shape != alias.shape or device.stride() != alias.stride():
+        set_memory(device, device.untyped_storage(), device.storage_offset(), alias.size(), alias.stride())
+
+
 def kernel_for(plan: Plan, general: General) -> Kernel:
     """The kernel of an operator with one ``out=`` (`Plan.writes_out`), to be registered. ``general`` is the long way,
-    also for an ``out=`` that has elements and may have to grow, or that lies over another argument."""
+    also for a large ``out=`` that may have to grow, and for one that lies over another argument."""
     call, name, pointwise, tensor_at = plan.call, plan.outs[0], plan.physical, plan.tensor_at
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
@@ -49,33 +71,31 @@ def kernel_for(plan: Plan, general: General) -> Kernel:
         out = kwargs.get(name)
         if costs is None or not isinstance(out, _Tensor) or out.is_cpu or out.layout is not _strided:
             return general(args, kwargs)
-        grows = not out.numel()
-        alias = fresh(out) if grows else device_alias(out)
         inputs: list[torch.Tensor] = []
-        seen = []
         try:
-            for value in args:
-                if value is out:
-                    inputs.append(out)
-                    seen.append(alias)
-                else:
-                    seen.append(seen_by_cpu(value, inputs, []))
+            seen = [out if value is out else seen_by_cpu(value, inputs, []) for value in args]
         except LongWay:
             return general(args, kwargs)
         for i in tensor_at:
             if i < len(args) and isinstance(args[i], NUMBERS):
                 return general(args, kwargs)
-        if not grows:
-            shape = out.shape
-            if not (pointwise and inputs and inputs[0].shape == shape):
-                return general(args, kwargs)
-            for tensor in inputs:
-                if tensor is not out and ((tensor.shape != shape and tensor.dim()) or _same_memory(out, tensor)):
-                    return general(args, kwargs)
+        over = [i for i, value in enumerate(args) if value is out]
+        keeps_memory = pointwise and out.numel() and _fits(out, inputs)
+        if keeps_memory:
+            alias = device_alias(out)
+        elif over or any(_same_memory(out, tensor) for tensor in inputs):
+            return general(args, kwargs)
+        else:
+            alias = stand_in(out)
+        if alias is None:
+            return general(args, kwargs)
+        for i in over:
+            inputs.append(out)
+            seen[i] = alias
         kwargs[name] = alias
         try:
             call(CPU_KEYS, *seen, **kwargs)
-            if grows:
+            if not keeps_memory:
                 follow(out, alias)
         except UnsupportedDtype:
             METER.refused("refused_dtypes")
@@ -91,3 +111,11 @@ def kernel_for(plan: Plan, general: General) -> Kernel:
         return out
 
     return kernel
+
+
+def _fits(out: torch.Tensor, inputs: Sequence[torch.Tensor]) -> bool:
+    """Whether a pointwise operator over these leaves an ``out=`` as it is, and does not lie over it by halves."""
+    shape = out.shape
+    if not inputs or inputs[0].shape != shape:
+        return False
+    return all((tensor.shape == shape or not tensor.dim()) and not _same_memory(out, tensor) for tensor in inputs)

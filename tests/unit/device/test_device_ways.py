@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -87,6 +88,23 @@ def _over_a_row(x: Any) -> Any:
     return torch.add(x[:1], x[2:], out=x[:1]), x
 
 
+def _into(operator: Callable[..., Any], x: Any, y: Any, out: Any) -> Any:
+    """The result, and a view of the memory that ``out`` had: where there was room, it is written there."""
+    before = out.view(-1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of an out= with elements that has to change its sizes
+        operator(x, y, out=out)
+    return out, before, out.shape
+
+
+def _onto_itself(x: Any, y: Any) -> Any:
+    x[0] += y[1]
+    x[:, 1] *= 2
+    x.view(-1).copy_(x.view(-1))
+    x[0].expand(3, 3).copy_(x[0].expand(3, 3))
+    return x
+
+
 CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "two tensors": lambda x, y: x + y,
     "a number": lambda x, y: x * 3,
@@ -121,6 +139,49 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "out= of a reduction": lambda x, y: torch.sum(x, 1, out=torch.ones(3, device=x.device)),
     "out= from a number": lambda x, y: torch.mul(x, 2.0, out=torch.empty(0, device=x.device)),
     "out= that a factory fills": lambda x, y: x + torch.arange(3, device=x.device),
+    "out= that grows from a few": lambda x, y: _into(torch.add, x, y, torch.ones(2, device=x.device))[0],
+    "out= that shrinks": lambda x, y: _into(torch.add, x, y, torch.ones(5, 8, device=x.device)),
+    "out= of a size that depends": lambda x, y: _into(torch.masked_select, x, x > 0, torch.ones(9, device=x.device)),
+    "out= of a sum": lambda x, y: _into(lambda a, b, out: torch.sum(a, 0, out=out), x, y, torch.ones_like(x[0])),
+    "several out=": lambda x, y: torch.sort(x, out=(torch.ones_like(x), torch.ones_like(x, dtype=torch.int64))),
+    "factories": lambda x, y: [
+        torch.zeros(2, 3, device=x.device),
+        torch.ones(2, dtype=torch.int32, device=x.device),
+        torch.full((2,), 1.5, device=x.device),
+        torch.full((), 3, device=x.device),
+        torch.scalar_tensor(3, device=x.device),
+        torch.arange(2, 9, 3, device=x.device),
+        torch.arange(1.0, 2, 0.25, dtype=torch.float64, device=x.device),
+        torch.arange(0, device=x.device),
+    ],
+    "random factories": lambda x, y: [
+        torch.rand(3, device=x.device),
+        torch.randn(3, 2, dtype=torch.complex64, device=x.device),
+        torch.randint(7, (4,), device=x.device),
+        torch.randint(-3, 7, (4,), dtype=torch.int8, device=x.device),
+        torch.randperm(9, device=x.device),
+    ],
+    "factories like another": lambda x, y: [
+        torch.zeros_like(x.t()),
+        torch.ones_like(x, dtype=torch.int64),
+        torch.full_like(x[::2, ::2], 2),
+        torch.rand_like(x),
+        torch.randn_like(x, memory_format=torch.contiguous_format),
+        x.new_zeros(3),
+        x.new_ones((2, 2), dtype=torch.bool),
+        x.new_full((2,), 4),
+        torch.zeros_like(torch.complex(x, y).conj()),
+        torch.zeros_like(x, device="cpu"),
+    ],
+    "onto itself": lambda x, y: _onto_itself(x.clone(), y),
+    "there and back": lambda x, y: [
+        x.cpu(),
+        x.t().cpu(),
+        x.cpu().t().to(x.device),
+        x[:0].cpu(),
+        x.cpu()[1].to(x.device),
+        x + y,
+    ],
 }
 
 
@@ -136,7 +197,8 @@ def test_every_form_of_a_call_agrees_with_the_cpu_and_with_the_long_way(
     long_way(False)
     call(x, y)
     got, again = _counted(lambda: call(x, y))
-    torch.testing.assert_close(_to_host(got), call(a, b), rtol=0, atol=0, check_stride=True)
+    want, _ = _counted(lambda: call(a, b))
+    torch.testing.assert_close(_to_host(got), want, rtol=0, atol=0, check_stride=True)
     assert again == spent
     assert spent.kernels
 

@@ -1,0 +1,123 @@
+"""Factories in one trip. torch serves them as memory from the device, then an operator that writes to it: two trips.
+
+What the policy says of that operator (`Way.writer`), and what the meter counts for it, is what it says and counts of
+the factory. Until the operator was served, which is when it has costs to remember, and for large memory, of which the
+device has to be asked before it is made, a factory is torch's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from relay.device.memory import CPU, CPU_KEYS, DL_DTYPES, DL_EXT, NAME, adopt, check_result, device_alias, flip
+from relay.device.meter import METER
+from relay.device.plain import cost_of
+from relay.device.plan import Kernel, overload, plan_of
+from relay.device.policy import CURRENT
+
+_MOST = 1 << 16
+"""Elements that a factory makes in one trip."""
+# Composite kernels are those of no backend, too; called so they go on to the device's own operators.
+_TORCHS_OWN = torch._C.DispatchKeySet(torch._C.DispatchKey.Undefined)
+_STRIDED = (None, torch.strided)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a factory is served: the operator that writes its elements; how many these are, from the arguments; whether
+    the first of them is a tensor; whether the memory that torch asks for has no elements, but grows."""
+
+    writer: str
+    elements: Callable[..., float]
+    like: bool = False
+    grows: bool = False
+
+
+def _by_size(at: int) -> Callable[..., float]:
+    def elements(*args: Any) -> float:
+        return float(math.prod(args[at]))
+
+    return elements
+
+
+def _by_range(*ends: float) -> float:
+    start, end, step = (0, *ends, 1) if len(ends) == 1 else (*ends, 1)[:3]
+    return abs((end - start) / step) if step else math.inf
+
+
+def _as_many(tensor: torch.Tensor, *rest: Any) -> float:
+    return float(tensor.numel())
+
+
+def _one(*args: Any) -> float:
+    return 1
+
+
+def _all_of(*args: Any) -> float:
+    return float(args[0])
+
+
+_RANGE = Way("arange.start_out", _by_range, grows=True)
+_WAYS: dict[str, Way] = {
+    "zeros": Way("zero_", _by_size(0)),
+    "ones": Way("fill_.Scalar", _by_size(0)),
+    "full": Way("fill_.Scalar", _by_size(0)),
+    "scalar_tensor": Way("fill_.Scalar", _one),
+    "rand": Way("uniform_", _by_size(0)),
+    "randn": Way("normal_", _by_size(0)),
+    "randint": Way("random_.from", _by_size(1)),
+    "randint.low": Way("random_.from", _by_size(2)),
+    "randperm": Way("randperm.generator_out", _all_of),
+    "arange": _RANGE,
+    "arange.start": _RANGE,
+    "arange.start_step": _RANGE,
+    "zeros_like": Way("zero_", _as_many, like=True),
+    "ones_like": Way("fill_.Scalar", _as_many, like=True),
+    "full_like": Way("fill_.Scalar", _as_many, like=True),
+    "rand_like": Way("uniform_", _as_many, like=True),
+    "randn_like": Way("normal_", _as_many, like=True),
+    "new_zeros": Way("zero_", _by_size(1), like=True),
+    "new_ones": Way("fill_.Scalar", _by_size(1), like=True),
+    "new_full": Way("fill_.Scalar", _by_size(1), like=True),
+}
+
+
+def _kernel(name: str, way: Way) -> Kernel:
+    make: Kernel = overload(name)._handle.redispatch_boxed
+    plan = plan_of(overload(way.writer))
+    elements, like, grows = way.elements, way.like, way.grows
+
+    def kernel(*args: Any, device: torch.device | None = None, layout: Any = None, **options: Any) -> torch.Tensor:
+        costs = CURRENT.costs.get(plan)
+        alias = device_alias(args[0]) if like and costs is not None else None
+        if (
+            costs is None
+            or (like and alias is None)
+            or not elements(*args) <= _MOST
+            or layout not in _STRIDED
+            or options.get("pin_memory")
+            or (device is not None and device.type != NAME)
+        ):
+            own: torch.Tensor = make(_TORCHS_OWN, *args, device=device, layout=layout, **options)
+            return own
+        made: torch.Tensor = make(CPU_KEYS, *((alias, *args[1:]) if like else args), device=CPU, **options)
+        key = (made.shape, made.dtype)
+        cost = costs.get(key)
+        if cost is None:
+            check_result(made)
+            cost = cost_of(plan, costs, key, (made,), (made,))
+        out = flip(made, DL_EXT) if made.dtype in DL_DTYPES else adopt(made)
+        METER.allocation(0 if grows else made.nbytes)
+        METER.add(cost)
+        return out
+
+    return kernel
+
+
+KERNELS: dict[str, Kernel] = {name: _kernel(name, way) for name, way in _WAYS.items()}
+"""Registered for PrivateUse1 by name."""
