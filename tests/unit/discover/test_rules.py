@@ -341,6 +341,9 @@ def test_every_code_has_a_case() -> None:
     files = (
         "test_rules.py",
         "test_impacts.py",
+        "test_impacts_of_ops.py",
+        "test_impacts_of_test_files.py",
+        "test_impacts_unmapped.py",
         "test_traced.py",
         "../test_trials.py",
         "../../integration/test_agents_misbehaving.py",
