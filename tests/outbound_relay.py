@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 from outbound_servers import World, local_github, serving
 from pydantic import SecretStr
 from sqlalchemy import Engine, select
@@ -26,12 +27,25 @@ from relay.services import effects, gates, rerunning, routing, sending, sweeping
 from relay.services.effects import Clients
 from relay.store import outbox
 from relay.store.db import open_engine, reading
-from relay.store.schema import delivery
+from relay.store.schema import delivery, dispatch
 from relay.store.schema import outbox as table
 from relay.web.app import create_app
 
 SECRET = "webhook-secret"
 UPSTREAM = "pytorch/pytorch"
+LABEL = "ciflow/crcr/spyre"
+A, B, C = "a" * 40, "c" * 40, "d" * 40
+NAMES = [
+    ":nvidia: (B200) a/b",
+    "310",
+    "007",
+    "3_11",
+    "тест / 試験 \N{SNOWMAN}",
+    "x" * 300,
+    "@org/team <b>|`*_[l](http://e)",
+]
+ON_BOTH = pytest.mark.parametrize("relay", ["sqlite", "postgresql"], indirect=True)
+"""where queries and locks are the point"""
 _numbers = itertools.count(1)
 
 
@@ -196,3 +210,8 @@ def running(folder: Path, allowlist: str, database: str = "", **settings: Any) -
         clients.close()
         engine.dispose()
         app.state.engine.dispose()
+
+
+def of(relay: Relay, repo: str) -> Any:
+    """The last dispatch to a downstream repository."""
+    return [row for row in relay.rows(dispatch) if row.downstream == repo][-1]
