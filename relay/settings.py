@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import SettingsError as NotJson
 
 from relay.agents.settings import AgentSettings
 from relay.domain.access import ONCALLS, Policy
@@ -29,6 +32,8 @@ class Issuer(BaseModel):
     default: where that provider has them.
     """
 
+    model_config = ConfigDict(extra="forbid")
+
     issuer: str
     provider: str = "github"
     jwks_url: str = ""
@@ -39,6 +44,8 @@ GITHUB_ISSUER = "https://token.actions.githubusercontent.com"
 BUILDKITE_ISSUER = "https://agent.buildkite.com"
 GITHUB_PAGES = "https://github.com"
 ENTERPRISE_API = "/api/v3"
+ALIKE = 0.9
+"""How much a variable of the environment must look like a setting's to be taken for one misspelt, 0..1."""
 
 
 class Settings(BaseSettings):
@@ -298,11 +305,45 @@ def load(path: str | os.PathLike[str] | None = None) -> Settings:
             raise SettingsError(f"{path}: {exc.strerror or exc}", "give the path of a readable TOML file") from exc
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
             raise SettingsError(f"{path}: not valid TOML: {exc}", "docs/settings.md shows a complete file") from exc
+    _misspelt(os.environ)
     try:
         return Settings(**values)
+    except NotJson as exc:
+        # its message names the field, and never what was given, which may be a secret
+        hint = """lists and tables are JSON in the environment: RELAY_WEBHOOK_SECRETS='["new", "old"]'"""
+        raise SettingsError(f"environment: not JSON: {exc}", hint) from None
     except ValidationError as exc:
         first = exc.errors()[0]
         where = ".".join(str(p) for p in first["loc"])
-        known = ", ".join(sorted(Settings.model_fields))
-        hint = f"known settings: {known}" if first["type"] == "extra_forbidden" else "docs/settings.md lists every key"
+        if first["type"] == "extra_forbidden":
+            *table, key = first["loc"]
+            near = get_close_matches(str(key), _keys(table), n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            hint += "docs/settings.md lists every key"
+            raise SettingsError(f"{path or 'environment'}: there is no setting {where}", hint) from exc
+        hint = "docs/settings.md lists every key"
         raise SettingsError(f"{path or 'environment'}: setting {where}: {first['msg']}", hint) from exc
+
+
+def _keys(table: Iterable[Any]) -> Iterable[str]:
+    """The keys that may stand in a table of the file."""
+    models: dict[Any, type[BaseModel]] = {"agents": AgentSettings, "oidc_issuers": Issuer}
+    return next((models[name].model_fields for name in table if name in models), Settings.model_fields)
+
+
+def _misspelt(environment: Mapping[str, str]) -> None:
+    """A variable that is all but the name of a setting, such as RELAY_WEBHOOK_SECRET, would go unheard. SettingsError.
+
+    Others that begin with RELAY_ are a worker's, or a cluster's, which makes some of the names of its services.
+    """
+    known = {f"RELAY_{name}".upper() for name in Settings.model_fields}
+    known |= {f"RELAY_AGENTS__{name}".upper() for name in AgentSettings.model_fields}
+    for name in environment:
+        asked = name.upper()
+        if not asked.startswith("RELAY_") or asked in known:
+            continue
+        near = get_close_matches(
+            asked.removeprefix("RELAY_"), [word.removeprefix("RELAY_") for word in known], 1, ALIKE
+        )
+        if near:
+            raise SettingsError(f"environment: {name} is no setting", f"did you mean RELAY_{near[0]}?")

@@ -32,6 +32,7 @@ from relay.services import allowlists, providers
 from relay.services.device_configs import load_device
 from relay.services.documents import fetch_now
 from relay.services.readers import make_reader
+from relay.services.secret_files import webhook_secrets
 from relay.settings import Settings
 from relay.store.db import migrate, open_engine
 
@@ -52,6 +53,7 @@ def check(settings: Settings, worker: bool = True) -> None:
         )
     check_port(settings)
     check_broker(settings)
+    check_secrets(settings)
     load_device(settings.configs_dir)
     for document in (allowlists.DOCUMENT, providers.DOCUMENT):
         if document.place(settings) is None and (document is allowlists.DOCUMENT or document.source(settings)):
@@ -71,6 +73,21 @@ def check_port(settings: Settings) -> int:
         if isinstance(exc, socket.gaierror) or exc.errno == errno.EADDRNOTAVAIL:
             hint = "set host (RELAY_HOST) to an address of this machine"
         raise SettingsError(f"cannot listen on {settings.host}:{settings.port}: {exc.strerror}", hint) from exc
+
+
+def check_secrets(settings: Settings) -> None:
+    """Where secrets are said to be there is something to be read; afterwards it may go and come, as in a rotation.
+    SettingsError."""
+    places = {"secrets_dir": settings.secrets_dir, "webhook_secrets_file": settings.webhook_secrets_file}
+    for name, place in places.items():
+        try:
+            if place and name == "secrets_dir":
+                os.listdir(place)
+            elif place:
+                Path(place).read_bytes()
+        except OSError as exc:
+            hint = "give a folder or file that is there and that this user may read"
+            raise SettingsError(f"{name}: {place}: {exc.strerror}", hint) from exc
 
 
 def check_broker(settings: Settings) -> None:
@@ -203,6 +220,8 @@ def up(settings: Settings, config: str | None, worker: bool = True) -> None:
     """Runs until SIGTERM or SIGINT; ``worker``: with an emulator worker. Leaves no process and, outside ``data_dir``,
     no file. SettingsError, ConfigError, AllowlistError."""
     check(settings, worker)
+    if not webhook_secrets(settings):
+        log.warning("no webhook secret is set: no webhook is taken", mend="set RELAY_WEBHOOK_SECRETS or secrets_dir")
     relay = Up(settings.model_copy(update={"port": check_port(settings)}), config, worker)
     on_signals((signal.SIGTERM, signal.SIGINT), relay.stop.set)
     with alone(settings.data_dir):

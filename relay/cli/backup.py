@@ -32,7 +32,8 @@ def restore(config: str | None, source: Path) -> int:
     found = backup.restore(engine, source, time.time())
     engine.dispose()
     made = datetime.fromtimestamp(found.made_at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    typer.echo(f"Restored what {found.release} saved at {made}:")
+    told = f"{sum(found.rows.values())} rows" + (":" if any(found.rows.values()) else "")
+    typer.echo(f"Restored what {found.release} saved at {made}: {told}")
     for table, rows in found.rows.items():
         if rows:
             typer.echo(f"  {rows:>9}  {table}")

@@ -19,6 +19,7 @@ from relay.services.device_configs import load_device
 from relay.services.secret_files import one_of, worker_keys
 from relay.settings import Settings, load
 from relay.store.db import open_engine
+from relay.up import check_secrets
 from relay.worker.doctor import Finding
 from selector.errors import SelectorError
 
@@ -33,9 +34,16 @@ def report(config: str | None) -> list[Finding]:
     except SettingsError as exc:
         return [Finding("error", exc.message, exc.hint)]
     found = [Finding("ok", f"settings: {config or 'environment'}")]
-    for look in (_documents, _database, _broker, _workers, _app):
+    for look in (_secrets, _documents, _database, _broker, _workers, _app):
         found += look(settings)
     return found
+
+
+def _secrets(settings: Settings) -> Iterator[Finding]:
+    try:
+        check_secrets(settings)
+    except SettingsError as exc:
+        yield Finding("error", exc.message, exc.hint)
 
 
 def _documents(settings: Settings) -> Iterator[Finding]:

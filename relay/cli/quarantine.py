@@ -58,5 +58,5 @@ def show(config: str | None, console: Console | None = None) -> int:
             until = datetime.fromtimestamp(row.until, UTC).date().isoformat()
             table.add_row(str(row.id), state, row.test, row.variant or "all", until, row.issue, row.reason)
     engine.dispose()
-    console.print(table)
+    console.print(table if table.row_count else "No test is in quarantine.")
     return 0

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from relay.errors import SettingsError
-from relay.store.migrating import MIGRATIONS, migrate
+from relay.store.migrating import MIGRATIONS, look, migrate
 from relay.store.turn import Turn
 
 __all__ = ["MIGRATIONS", "migrate", "open_engine", "open_migrated", "reading"]
@@ -26,23 +26,28 @@ def open_engine(url: str, *, answering: bool = False) -> Engine:
     What is acknowledged is on the disk before the answer (synchronous=FULL). Everybody else leaves that to the next
     checkpoint: a power cut may take back their last steps, never some of them, and they are done again.
     """
-    try:
-        parsed = make_url(url)
-    except ArgumentError as exc:
-        raise SettingsError(f"database_url: {exc}", "for example sqlite:////var/lib/relay/relay.sqlite3") from exc
-    if parsed.get_backend_name() != "sqlite":
+    parsed = parsed_url(url)
+    kind, shown = parsed.get_backend_name(), parsed.render_as_string(hide_password=True)
+    if kind not in ("sqlite", "postgresql"):
+        hint = "write postgresql://" if kind == "postgres" else "give sqlite:////a/file, or postgresql://user@host/name"
+        raise SettingsError(f"database_url: {shown}: {kind} is neither sqlite nor postgresql", hint)
+    if kind == "postgresql":
         try:
             return create_engine(url, pool_pre_ping=True, pool_size=10)
         except (ArgumentError, ImportError) as exc:
-            shown = parsed.render_as_string(hide_password=True)
-            raise SettingsError(f"database_url: {shown}: {exc}", "install the database's driver") from exc
+            hint = "install PostgreSQL's driver: pip install 'psycopg[binary]', or this package's extra postgres"
+            raise SettingsError(f"database_url: {shown}: {exc}", hint) from exc
     if parsed.database:
         folder = Path(parsed.database).parent
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as exc:
             raise SettingsError(f"database_url: {folder}: {exc.strerror}", "give a folder that can be written") from exc
-    engine = create_engine(url, connect_args={"timeout": 30})
+    try:
+        engine = create_engine(url, connect_args={"timeout": 30})
+    except (ArgumentError, ImportError) as exc:
+        hint = "sqlite:////an/absolute/file, with four slashes, or sqlite:///a/relative/one"
+        raise SettingsError(f"database_url: {shown} is no address of an SQLite file", hint) from exc
 
     @event.listens_for(engine, "connect")
     def _pragmas(dbapi: Any, _record: Any) -> None:
@@ -101,7 +106,33 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
 
 def open_migrated(url: str) -> Engine:
-    """An engine for ``url`` whose tables are there, for a command that may be the first to look. SettingsError."""
+    """An engine for a database that a relay has made, brought to this schema: for a command that looks into it.
+
+    SettingsError where there is none: a command that was given the wrong settings, or none, must not make an empty
+    database and say of it that nothing is stuck, or save it as a backup.
+    """
+    parsed = parsed_url(url)
+    shown = parsed.render_as_string(hide_password=True)
+    hint = "name the relay's settings with --config or RELAY_CONFIG; relay up makes a new database, or relay migrate"
+    file = parsed.database if parsed.get_backend_name() == "sqlite" else None
+    if file and file != ":memory:" and not Path(file).is_file():
+        raise SettingsError(f"there is no database at {Path(file).absolute()}", hint)
     engine = open_engine(url)
+    try:
+        with reading(engine) as conn:
+            empty = look(conn).found is None and not inspect(conn).get_table_names()
+    except DBAPIError as exc:
+        problem = str(exc.orig).strip().splitlines()[0]
+        raise SettingsError(f"database_url: {shown}: {problem}", "give the relay's database") from exc
+    if empty and file != ":memory:":
+        raise SettingsError(f"database_url: {shown}: no relay has been here: it is empty", hint)
     migrate(engine)
     return engine
+
+
+def parsed_url(url: str) -> URL:
+    """``url`` taken apart. SettingsError."""
+    try:
+        return make_url(url)
+    except ArgumentError as exc:
+        raise SettingsError(f"database_url: {exc}", "for example sqlite:////var/lib/relay/relay.sqlite3") from exc

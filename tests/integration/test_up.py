@@ -73,6 +73,10 @@ def test_a_port_that_is_taken(folder):
         ({"broker_url": "carrier-pigeon://x"}, "broker_url: the broker does not answer: "),
         ({"allowlist": ""}, "allowlist: no file is set"),
         ({"configs_dir": "nowhere"}, "nowhere/capability.yaml: No such file"),
+        ({"secrets_dir": "nowhere"}, "secrets_dir: nowhere: No such file"),
+        ({"secrets_dir": "FILE"}, "secrets_dir: FILE: Not a directory"),
+        ({"webhook_secrets_file": "nowhere"}, "webhook_secrets_file: nowhere: No such file"),
+        ({"database_url": "sqlite://x.sqlite3"}, "database_url: sqlite://x.sqlite3 is no address of an SQLite file"),
     ],
 )
 def test_what_keeps_it_from_starting_is_said_in_one_sentence(folder, over, told):

@@ -78,5 +78,10 @@ def test_doctor_says_what_is_there():
 @pytest.mark.parametrize("args", [["outbox", "list"], ["quarantine", "list"]])
 def test_a_command_that_is_the_first_to_look_at_the_database_finds_nothing_in_it(tmp_path, args):
     done = relay(*args, RELAY_DATA_DIR=str(tmp_path / "new"))
+    assert done.returncode == 2
+    assert f"relay: there is no database at {tmp_path}/new/relay.sqlite3\n  name the relay's settings" in done.stderr
+    assert relay("migrate", RELAY_DATA_DIR=str(tmp_path / "new")).returncode == 0
+    done = relay(*args, RELAY_DATA_DIR=str(tmp_path / "new"))
     assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("No ")
     assert "Traceback" not in done.stdout + done.stderr

@@ -10,7 +10,7 @@ import pytest
 from relay.cli import quarantine as cli_quarantine
 from relay.errors import BadRequest, NotFound
 from relay.store import trunk
-from relay.store.db import open_engine
+from relay.store.db import migrate, open_engine
 
 TEST = "test/test_x.py::TestX::test_a"
 
@@ -18,6 +18,9 @@ TEST = "test/test_x.py::TestX::test_a"
 @pytest.fixture
 def config(tmp_path):
     (tmp_path / "relay.toml").write_text(f'data_dir = "{tmp_path}"\n')
+    engine = open_engine(f"sqlite:///{tmp_path}/relay.sqlite3")
+    migrate(engine)
+    engine.dispose()
     return str(tmp_path / "relay.toml")
 
 
