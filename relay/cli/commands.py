@@ -155,6 +155,9 @@ def run_tests(
     tags: Annotated[str, typer.Option(help='Tag expression: "model__x and not slow".')] = "",
     model: Annotated[list[str] | None, typer.Option(help="Run the calls of this model instead; or all.")] = None,
     cases: Annotated[list[Path] | None, typer.Option(help="Configs that hold the models' calls.")] = None,
+    base: Annotated[
+        str, typer.Option(help="Revision the tree came from: Python files of torch changed since run, too.")
+    ] = "",
     timeout: Annotated[float, typer.Option(help="Seconds a variant may take.")] = 60.0,
     out: Annotated[Path | None, typer.Option(help="Write results as JSON lines.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML.")] = None,
@@ -163,7 +166,7 @@ def run_tests(
     """Run upstream's tests under a device's configs here, without a relay. 0 passed, 1 failed, 2 config, 3 broken."""
     from relay.cli import run as cli_run
 
-    wanted = cli_run.Wanted(tests or [], tree, configs, tags, timeout, out, junit, ctrf)
+    wanted = cli_run.Wanted(tests or [], tree, configs, tags, timeout, out, junit, ctrf, base)
     if bool(tests) == bool(model):
         raise typer.BadParameter("name tests, or a model with --model")
     try:

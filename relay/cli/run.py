@@ -13,12 +13,14 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from relay.cli.run_change import Laid, laid_over
 from relay.cli.terminal import Terminal
 from relay.domain import result_reports as reports
 from relay.errors import RelayError, SettingsError
@@ -51,6 +53,7 @@ class Wanted:
     out: Path | None = None
     junit: Path | None = None
     ctrf: Path | None = None
+    base: str = ""
 
 
 def run(wanted: Wanted, console: Console | None = None) -> int:
@@ -58,16 +61,21 @@ def run(wanted: Wanted, console: Console | None = None) -> int:
     console = console or Terminal(soft_wrap=True)
     device = load_device(wanted.configs, platform=platform.machine())
     tests = chosen(wanted.tests, wanted.tree, device.configs, wanted.tags)
+    laid = laid_over(wanted.tree, wanted.base) if wanted.base else Laid((), {})
     began = time.time()
-    lines, report = execute(device, tests, wanted.tree, wanted.variant_s, wanted.configs)
+    lines, report = execute(device, tests, wanted.tree, wanted.variant_s, wanted.configs, laid.files)
     write(wanted, lines, report, began)
     print_results(lines, report, console)
     missing = unproven_files(lines, report, tests, device.configs)
     for file in missing:
         console.print(f"nothing was collected from {file}; allow_empty: true says that this is fine", style="bold")
+    print_laid(laid, console)
+    unknown = unmatched(wanted, report)
+    for test, hint in unknown.items():
+        console.print(f"no variant of {test}: {hint}", style="bold")
     if any(reports.fails(line) for line in lines) or report["errors"]:
         return 1
-    return 2 if missing else 0
+    return 2 if missing or unknown else 0
 
 
 def chosen(words: Sequence[str], tree: Path, configs: ReuseConfigs, tags: str = "") -> list[TestId]:
@@ -91,14 +99,40 @@ def chosen(words: Sequence[str], tree: Path, configs: ReuseConfigs, tags: str = 
     return [test for test in found if wanted is None or wanted(configs.tags(test))]
 
 
+def unmatched(wanted: Wanted, report: dict[str, Any]) -> dict[str, str]:
+    """Tests that were named whole and of which the runner found nothing -> what may have been meant."""
+    named = {word for word in wanted.tests if word.count("::") == 2}
+    found = {}
+    for test in sorted(named & set(report["unmatched"])):
+        file, cls, method = test.split("::")
+        inventory = take(DirTree(wanted.tree, only=file.__eq__), processes=1)
+        known = [one for one, _, _ in inventory.tests(file)]
+        of_class = [one.method for one in known if one.cls == cls]
+        base = max((one for one in of_class if method.startswith(f"{one}_")), key=len, default=None)
+        if method in of_class:
+            found[test] = "upstream does not make it for this device"
+        elif base is not None:
+            found[test] = f"one variant cannot be named; {file}::{cls}::{base} runs all of them"
+        else:
+            close = get_close_matches(f"{cls}::{method}", [f"{one.cls}::{one.method}" for one in known], 3, 0.7)
+            found[test] = "there is no such test" + (f" (near: {', '.join(close)})" if close else "")
+    return found
+
+
 def execute(
-    device: DeviceConfigs, tests: Sequence[TestId], tree: Path, variant_s: float, input_files: Path | None = None
+    device: DeviceConfigs,
+    tests: Sequence[TestId],
+    tree: Path,
+    variant_s: float,
+    input_files: Path | None = None,
+    laid: Sequence[str] = (),
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """(result lines with ``entry`` and ``tags``, report) of the runner. ``input_files``: the folder that tensors of
-    ``init: file`` lie in. Raises RunFailed."""
+    ``init: file`` lie in; ``laid``: files of the tree that are laid over the installed torch. Raises RunFailed."""
+    runtime = {"kind": "overlay", "torch": "", "files": list(laid)} if laid else {"kind": "tests-only", "torch": ""}
     spec = {
         "device": device.capability.device,
-        "runtime": {"kind": "tests-only", "torch": ""},
+        "runtime": runtime,
         "capability": device.capability_text,
         "configs": [{"name": source.name, "text": source.text} for source in device.texts],
         "tests": [str(test) for test in tests],
@@ -152,7 +186,7 @@ def print_results(lines: Sequence[dict[str, Any]], report: dict[str, Any], conso
     for outcome in (*Outcome, "unproven", "unengaged"):
         if counts.get(str(outcome)):
             table.add_row(str(outcome), f"{counts[str(outcome)]:,}")
-    console.print(table)
+    console.print(table if table.row_count else "no variant ran")
     failed = [line for line in lines if reports.fails(line)]
     for line in failed[:WORST]:
         said = (line.get("message") or "").splitlines()
@@ -164,3 +198,11 @@ def print_results(lines: Sequence[dict[str, Any]], report: dict[str, Any], conso
         console.print(f"could not be imported: {error['file']}: {error['message'].splitlines()[-1]}")
     for emptied in report.get("emptied", ()):
         console.print(f"no variant: {emptied['test']}: {emptied['reason']}")
+
+
+def print_laid(laid: Laid, console: Console) -> None:
+    """What of the change ran, and what did not: a pass says nothing about that."""
+    if laid.files:
+        console.print(f"laid over the installed torch: {', '.join(laid.files)}")
+    for path, why in laid.left.items():
+        console.print(f"not exercised: {path}: {why}", style="bold")

@@ -11,6 +11,7 @@ from selector.configs import ConfigSource, ReuseConfigs, load_configs
 from selector.configs.capability import Capability, load_capability
 
 CAPABILITY = "capability.yaml"
+HINT = "the device's folder (--configs, or the setting configs_dir) has a capability.yaml and reuse configs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ def load_device(folder: Path, *, platform: str | None = None) -> DeviceConfigs:
             ConfigSource(path.name, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))
         )
     except OSError as exc:
-        raise SettingsError(f"{exc.filename}: {exc.strerror}", "configs_dir is a folder with capability.yaml") from exc
+        raise SettingsError(f"{exc.filename}: {exc.strerror}", HINT) from exc
     except UnicodeDecodeError as exc:
         raise SettingsError(f"{folder}: a config is not UTF-8: {exc}", "save it as UTF-8") from exc
     if len(texts) < 2:

@@ -60,7 +60,7 @@ def test_the_author_of_a_pull_request_finds_out_what_broke_and_why(
     expect(broken).to_contain_text("the same without it")
     walk.step("pr")
 
-    expect(broken).to_contain_text(f"relay run --tree YOUR_PYTORCH {LOGIT}")
+    expect(broken).to_contain_text(f"relay run --tree YOUR_PYTORCH {LOGIT} --base ")
     expect(broken.get_by_role("link", name="what the first failure printed")).to_be_visible()
     walk.page.get_by_role("link", name="the whole run").click()
     page.wait_for_url(f"**/run/{run}")
