@@ -18,29 +18,36 @@ from relay.device.memory import CPU, CPU_KEYS, DL_DTYPES, DL_EXT, NAME, adopt, c
 from relay.device.meter import METER
 from relay.device.plain import cost_of
 from relay.device.plan import Kernel, overload, plan_of
-from relay.device.policy import CURRENT
+from relay.device.policy import CURRENT, Policy
 
 _MOST = 1 << 16
 """Elements that a factory makes in one trip."""
 # Composite kernels are those of no backend, too; called so they go on to the device's own operators.
 _TORCHS_OWN = torch._C.DispatchKeySet(torch._C.DispatchKey.Undefined)
 _STRIDED = (None, torch.strided)
+# What the writer itself was found to cost says nothing of whether memory may be made: it may be given what another
+# policy let through.
+_FACTORY = "made"
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
     """How a factory is served: the operator that writes its elements; how many these are, from the arguments; whether
-    the first of them is a tensor; whether the memory that torch asks for has no elements, but grows."""
+    the first of them is a tensor; whether the memory that torch asks for has no elements, but grows; whether numbers
+    are drawn, and of which dtype if none is named (None: the default one)."""
 
     writer: str
     elements: Callable[..., float]
     like: bool = False
     grows: bool = False
+    draws: bool = False
+    drawn: torch.dtype | None = None
 
 
 def _by_size(at: int) -> Callable[..., float]:
     def elements(*args: Any) -> float:
-        return float(math.prod(args[at]))
+        extents: list[int] = args[at]
+        return math.prod(extents)  # exact: as a float it may be out of range
 
     return elements
 
@@ -51,7 +58,7 @@ def _by_range(*ends: float) -> float:
 
 
 def _as_many(tensor: torch.Tensor, *rest: Any) -> float:
-    return float(tensor.numel())
+    return int(tensor.numel())
 
 
 def _one(*args: Any) -> float:
@@ -59,7 +66,8 @@ def _one(*args: Any) -> float:
 
 
 def _all_of(*args: Any) -> float:
-    return float(args[0])
+    number: float = args[0]
+    return number
 
 
 _RANGE = Way("arange.start_out", _by_range, grows=True)
@@ -68,29 +76,35 @@ _WAYS: dict[str, Way] = {
     "ones": Way("fill_.Scalar", _by_size(0)),
     "full": Way("fill_.Scalar", _by_size(0)),
     "scalar_tensor": Way("fill_.Scalar", _one),
-    "rand": Way("uniform_", _by_size(0)),
-    "randn": Way("normal_", _by_size(0)),
-    "randint": Way("random_.from", _by_size(1)),
-    "randint.low": Way("random_.from", _by_size(2)),
-    "randperm": Way("randperm.generator_out", _all_of),
+    "rand": Way("uniform_", _by_size(0), draws=True),
+    "randn": Way("normal_", _by_size(0), draws=True),
+    "randint": Way("random_.from", _by_size(1), draws=True, drawn=torch.int64),
+    "randint.low": Way("random_.from", _by_size(2), draws=True, drawn=torch.int64),
+    "randperm": Way("randperm.generator_out", _all_of, draws=True, drawn=torch.int64),
     "arange": _RANGE,
     "arange.start": _RANGE,
     "arange.start_step": _RANGE,
     "zeros_like": Way("zero_", _as_many, like=True),
     "ones_like": Way("fill_.Scalar", _as_many, like=True),
     "full_like": Way("fill_.Scalar", _as_many, like=True),
-    "rand_like": Way("uniform_", _as_many, like=True),
-    "randn_like": Way("normal_", _as_many, like=True),
+    "rand_like": Way("uniform_", _as_many, like=True, draws=True),
+    "randn_like": Way("normal_", _as_many, like=True, draws=True),
     "new_zeros": Way("zero_", _by_size(1), like=True),
     "new_ones": Way("fill_.Scalar", _by_size(1), like=True),
     "new_full": Way("fill_.Scalar", _by_size(1), like=True),
 }
 
 
+def _may_be(policy: Policy, dtype: torch.dtype, elements: float) -> bool:
+    """Whether such a tensor was let through before: what is refused is so before anything is drawn."""
+    known = policy.dtypes is None or policy.knows(dtype)
+    return known and (policy.memory_bytes is None or elements * dtype.itemsize <= policy.memory_bytes)
+
+
 def _kernel(name: str, way: Way) -> Kernel:
     make: Kernel = overload(name)._handle.redispatch_boxed
     plan = plan_of(overload(way.writer))
-    elements, like, grows = way.elements, way.like, way.grows
+    elements, like, grows, draws, drawn = way.elements, way.like, way.grows, way.draws, way.drawn
 
     def kernel(*args: Any, device: torch.device | None = None, layout: Any = None, **options: Any) -> torch.Tensor:
         costs = CURRENT.costs.get(plan)
@@ -98,21 +112,32 @@ def _kernel(name: str, way: Way) -> Kernel:
         if (
             costs is None
             or (like and alias is None)
-            or not elements(*args) <= _MOST
+            or not (count := elements(*args)) <= _MOST
             or layout not in _STRIDED
             or options.get("pin_memory")
             or (device is not None and device.type != NAME)
         ):
             own: torch.Tensor = make(_TORCHS_OWN, *args, device=device, layout=layout, **options)
             return own
-        made: torch.Tensor = make(CPU_KEYS, *((alias, *args[1:]) if like else args), device=CPU, **options)
-        key = (made.shape, made.dtype)
-        cost = costs.get(key)
-        if cost is None:
-            check_result(made)
-            cost = cost_of(plan, costs, key, (made,), (made,))
-        out = flip(made, DL_EXT) if made.dtype in DL_DTYPES else adopt(made)
-        METER.allocation(0 if grows else made.nbytes)
+        if draws:
+            dtype = options.get("dtype") or (args[0].dtype if like else drawn or torch.get_default_dtype())
+            if not _may_be(CURRENT.policy, dtype, count):
+                return make(_TORCHS_OWN, *args, device=device, layout=layout, **options)
+        try:
+            made: torch.Tensor = make(CPU_KEYS, *((alias, *args[1:]) if like else args), device=CPU, **options)
+            key = (made.shape, made.dtype, _FACTORY)
+            cost = costs.get(key)
+            if cost is None:
+                check_result(made)
+                cost = cost_of(plan, costs, key, (made,), (made,))
+        except (RuntimeError, ValueError, TypeError, IndexError):
+            # Torch's own says so, of the device, and after it asked for the memory that the meter counts.
+            return make(_TORCHS_OWN, *args, device=device, layout=layout, **options)
+        if made.dtype in DL_DTYPES:
+            out = flip(made, DL_EXT)
+            METER.allocation(0 if grows else made.nbytes)
+        else:
+            out = adopt(made)  # which asks the device for memory
         METER.add(cost)
         return out
 

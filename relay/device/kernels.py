@@ -13,18 +13,21 @@ from relay.device import copies
 from relay.device.fallback import fallback
 from relay.device.memory import (
     CPU_KEYS,
+    MOST,
     allocate_bytes,
     bytes_of,
     contiguous_strides,
     cpu_alias,
     empty_like_dtype,
     new_tensor,
+    refuse_size,
     set_memory,
     span,
 )
 from relay.device.meter import METER
 from relay.device.plan import Kernel, overload
 from relay.device.policy import CURRENT
+from relay.device.storage import give
 
 _aten = torch.ops.aten
 _CHANNELS_LAST = (torch.channels_last, torch.channels_last_3d)
@@ -108,7 +111,8 @@ def empty(
         raise RuntimeError("Only dense CPU tensors can be pinned")
     extents = tuple(map(int, size))
     if extents and min(extents) < 0:
-        raise RuntimeError(f"Trying to create tensor with negative dimension {min(extents)}: {list(extents)}")
+        negative = next(extent for extent in extents if extent < 0)
+        raise RuntimeError(f"Trying to create tensor with negative dimension {negative}: {list(extents)}")
     return _made(extents, _strides(extents, memory_format), dtype)
 
 
@@ -138,7 +142,7 @@ def zero_tensor(size: Sequence[int], **options: Any) -> torch.Tensor:
 def resize_(
     self: torch.Tensor, size: Sequence[int], *, memory_format: torch.memory_format | None = None
 ) -> torch.Tensor:
-    """``aten::resize_``: new memory when the old is too small, with the old bytes kept."""
+    """``aten::resize_``: new memory when the old is too small, with the old bytes kept, for views of it, too."""
     extents = tuple(int(s) for s in size)
     if tuple(self.shape) == extents and memory_format not in _CHANNELS_LAST:
         return self
@@ -148,12 +152,14 @@ def resize_(
     storage = self.untyped_storage()
     held = storage.nbytes()
     if needed > held:
+        if needed > MOST:
+            refuse_size(extents, stride, self.dtype)
         grown = allocate_bytes(needed).untyped_storage()
         if _fills():
             _fill(bytes_of(grown).view(self.dtype))
         if held:
             ctypes.memmove(grown.data_ptr(), storage.data_ptr(), held)
-        storage = grown
+        give(storage, grown)
     set_memory(self, storage, self.storage_offset(), extents, stride)
     return self
 

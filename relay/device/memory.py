@@ -101,6 +101,10 @@ DL_DTYPES = {
 }
 
 
+MOST = 2**63 - 1
+"""The largest size, stride or number of bytes that torch knows."""
+
+
 class DeviceOutOfMemory(OutOfMemory, torch.OutOfMemoryError):  # type: ignore[misc]
     """Caught by ``except torch.OutOfMemoryError``, too."""
 
@@ -140,7 +144,23 @@ def _template(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) ->
     code, bits = DL_DTYPES[dtype]
     header = _HEADER.pack(0, DL_EXT, 0, ndim, code, bits, 1, 0, 0, 0, 0, _FREE)
     whole = head + max(-(-nbytes // STICK), 1) * STICK
+    backwards = any(step < 0 and extent > 1 for extent, step in zip(size, stride, strict=True))
+    if nbytes > MOST or backwards or any(step > MOST for step in stride):
+        refuse_size(size, stride, dtype)  # what `IMPORT` has against a capsule ends the process
     return nbytes, whole, header + struct.pack(f"={2 * ndim}q", *size, *stride), head, _HEADER.size + 8 * ndim
+
+
+def refuse_size(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> None:
+    """Raise what torch says of a tensor whose bytes no number can tell (strides below 0 count as very large ones): it
+    finds out before it asks for them."""
+    try:
+        if all(step <= MOST for step in stride):
+            torch.empty_strided(size, stride, dtype=dtype, device=CPU)
+        else:
+            torch.empty(size, dtype=dtype, device=CPU)
+    except RuntimeError as error:
+        raise_if_out_of_memory(error)
+        raise
 
 
 def allocate_bytes(nbytes: int) -> torch.Tensor:
@@ -177,11 +197,16 @@ def new_tensor(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -
     if policy.memory_bytes is not None:
         nbytes = span(size, stride) * dtype.itemsize
         if nbytes > policy.memory_bytes:
+            if nbytes > MOST:
+                refuse_size(size, stride, dtype)
             raise DeviceOutOfMemory(nbytes, policy.memory_bytes)
     if dtype in DL_DTYPES:
         return allocate(size, stride, dtype)
     # float8 and bit types: DLPack's codes for them differ by version
-    storage = allocate_bytes(span(size, stride) * dtype.itemsize).untyped_storage()
+    nbytes = span(size, stride) * dtype.itemsize
+    if not 0 <= nbytes <= MOST:
+        refuse_size(size, stride, dtype)
+    storage = allocate_bytes(nbytes).untyped_storage()
     return set_memory(_typed_empty((0,), dtype), storage, 0, size, stride)
 
 

@@ -121,6 +121,10 @@ class Policy:
             name = str(dtype).removeprefix("torch.")
             raise UnsupportedDtype(_CPP_NAMES.get(name, name))
 
+    def knows(self, dtype: object) -> bool:
+        """Whether ``dtype`` was asked for before, and is one of the device's."""
+        return self._dtype_ok.get(dtype, False)
+
     def judge(self, name: str, overload: str) -> Verdict:
         """How the aten operator ``name`` (``add_``) with overload ``overload`` (``Tensor``, ``default``) is served.
 

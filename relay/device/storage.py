@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from relay.device.memory import NAME, adopt_host_block, allocate_bytes, bytes_of
+from relay.device.memory import NAME, adopt_host_block, allocate_bytes, bytes_of, empty_like_dtype
 
 _pinned: weakref.WeakValueDictionary[int, torch.UntypedStorage] = weakref.WeakValueDictionary()
 
@@ -50,9 +50,18 @@ def _install_storage_class() -> None:
     torch.UntypedStorage.__new__ = new
 
 
+def give(storage: torch.UntypedStorage, fresh: torch.UntypedStorage) -> None:
+    """Let a storage, and so every tensor that lies in it, have the memory of ``fresh``, which is left with none.
+
+    The hook that resizes a device's storage cannot be given from Python. Two storages may trade their memory when one
+    of them is empty: so in two trades, of its memory for none, and of none for the new one.
+    """
+    for other in (empty_like_dtype(torch.uint8).untyped_storage(), fresh):
+        if storage.nbytes() or other.nbytes():
+            storage._swap_data_ptr_(other)
+
+
 def _install_resize() -> None:
-    # The hook that resizes a device's storage cannot be given from Python. Two storages may trade their memory when one
-    # of them is empty, so a storage grows or shrinks in two trades: its memory for none, and none for the new one.
     original = torch.UntypedStorage.resize_
 
     def resize_(self: torch.UntypedStorage, size: int) -> torch.UntypedStorage:
@@ -62,13 +71,11 @@ def _install_resize() -> None:
             return self
         if size < 0:
             raise RuntimeError(f"{NAME}: a storage cannot have {size} bytes")
-        fresh, old = new_storage(size), new_storage(0)
+        fresh = new_storage(size)
         kept = min(size, self.nbytes())
         if kept:
             ctypes.memmove(fresh.data_ptr(), self.data_ptr(), kept)
-        for other in (old, fresh):
-            if self.nbytes() or other.nbytes():
-                self._swap_data_ptr_(other)
+        give(self, fresh)
         return self
 
     torch.UntypedStorage.resize_ = resize_

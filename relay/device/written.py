@@ -8,7 +8,18 @@ from typing import Any
 import torch
 
 from relay.device.errors import UnsupportedDtype
-from relay.device.memory import CPU, CPU_KEYS, adopt, cpu_alias, device_alias, raise_if_out_of_memory, set_memory
+from relay.device.memory import (
+    BYTES,
+    CPU,
+    CPU_KEYS,
+    adopt,
+    check_result,
+    cpu_alias,
+    device_alias,
+    raise_if_out_of_memory,
+    set_memory,
+    span,
+)
 from relay.device.meter import METER
 from relay.device.plain import NUMBERS, General, LongWay, cost_of, seen_by_cpu
 from relay.device.plan import Kernel, Plan
@@ -34,7 +45,11 @@ def stand_in(out: torch.Tensor) -> torch.Tensor | None:
         elements and (elements > _SMALL or not out.is_contiguous() or out.is_conj() or out.is_neg())
     ):
         return None
-    return torch.empty_strided(out.shape, out.stride(), dtype=out.dtype, device=CPU)
+    made = torch.empty_strided(out.shape, out.stride(), dtype=out.dtype, device=CPU)
+    if elements:  # not every kernel writes to all of it
+        nbytes, at, start = out.nbytes, made.data_ptr(), out.data_ptr()
+        BYTES[at : at + nbytes] = BYTES[start : start + nbytes]
+    return made
 
 
 def follow(device: torch.Tensor, alias: torch.Tensor) -> None:
@@ -43,17 +58,23 @@ def follow(device: torch.Tensor, alias: torch.Tensor) -> None:
     if alias.data_ptr() == device.data_ptr() or not alias.numel():
         _take_sizes(device, alias)
         return
-    start = device.untyped_storage().data_ptr()
-    offset = alias.data_ptr() - start
-    if 0 <= offset < device.untyped_storage().nbytes():
-        set_memory(device, device.untyped_storage(), offset // alias.element_size(), alias.size(), alias.stride())
+    storage = device.untyped_storage()
+    held = storage.nbytes()
+    offset = alias.data_ptr() - storage.data_ptr()
+    if 0 <= offset < held:
+        set_memory(device, storage, offset // alias.element_size(), alias.size(), alias.stride())
         return
-    if alias.numel() <= device.numel() and alias.is_contiguous():  # it stays where it is, and so do views of it
-        _take_sizes(device, alias)
-        cpu_alias(device).copy_(alias)
+    if not held:
+        grown = adopt(alias)
+        set_memory(device, grown.untyped_storage(), grown.storage_offset(), grown.size(), grown.stride())
         return
-    grown = adopt(alias)
-    set_memory(device, grown.untyped_storage(), grown.storage_offset(), grown.size(), grown.stride())
+    # As torch resizes: where it lies if there is room, or else with all that lies in its storage.
+    needed = (device.storage_offset() + span(alias.size(), alias.stride())) * alias.element_size()
+    if needed > held:
+        check_result(alias)
+        storage.resize_(needed)
+    _take_sizes(device, alias)
+    cpu_alias(device).copy_(alias)
 
 
 def _take_sizes(device: torch.Tensor, alias: torch.Tensor) -> None:
