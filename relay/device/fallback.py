@@ -262,11 +262,11 @@ def _execute_growing(
             return value
         device = call.aliases[id(value)][0]
         if value.shape != device.shape and device.numel():
-            # This is the one that grew: it already has its new sizes, which reach beyond its memory, so there is
-            # nothing to read; with those sizes the second try has nothing to resize, and warns of nothing again.
-            copy = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype)
+            # This is the one that grew. Its new sizes reach beyond its memory, so there is nothing to read; kernels
+            # choose the strides of one without elements, and warn of none.
+            copy = torch.empty(0, dtype=value.dtype)
         elif not device.numel():
-            copy = torch.empty_strided(device.size(), device.stride(), dtype=device.dtype)  # kernels choose its strides
+            copy = torch.empty_strided(device.size(), device.stride(), dtype=device.dtype)
         else:
             copy = torch.empty_strided(device.size(), device.stride(), dtype=device.dtype)
             copy.copy_(value)

@@ -39,7 +39,6 @@ METADATA_OPS = (
     "_reshape_alias",
     "unfold",
     "view.dtype",
-    "set_.source_Storage_storage_offset",
     "view_as_real",
     "view_as_complex",
     "is_set_to",
@@ -68,6 +67,9 @@ def metadata_kernel(name: str) -> Kernel:
         return out
 
     return retyping if name in _RETYPING else kernel
+
+
+_set_within = metadata_kernel("set_.source_Storage_storage_offset")
 
 
 def _strides(size: Sequence[int], memory_format: torch.memory_format | None) -> tuple[int, ...]:
@@ -188,6 +190,24 @@ def set_storage(self: torch.Tensor, source: torch.UntypedStorage) -> torch.Tenso
     return set_memory(self, source, 0, (source.nbytes() // self.element_size(),), (1,))
 
 
+def set_within(
+    self: torch.Tensor,
+    source: torch.UntypedStorage,
+    storage_offset: int,
+    size: Sequence[int],
+    stride: Sequence[int] = (),
+) -> torch.Tensor:
+    """``aten::set_.source_Storage_storage_offset``. A storage that is too small grows, as the CPU's does."""
+    extents = tuple(map(int, size))
+    strides = list(map(int, stride)) or contiguous_strides(extents)
+    if len(strides) == len(extents) and min((storage_offset, *extents, *strides)) >= 0:
+        elements = span(extents, tuple(strides))
+        needed = (elements + storage_offset) * self.element_size() if elements else 0
+        if source.nbytes() < needed <= MOST:
+            source.resize_(needed)
+    return _set_within(self, source, storage_offset, size, stride)
+
+
 def set_nothing(self: torch.Tensor) -> torch.Tensor:
     """``aten::set_``."""
     return set_memory(self, empty_like_dtype(self.dtype).untyped_storage(), 0, (0,), (1,))
@@ -236,6 +256,7 @@ DIRECT: dict[str, Kernel] = {
     "_lazy_clone": copies.lazy_clone,
     "set_.source_Tensor": set_tensor,
     "set_.source_Storage": set_storage,
+    "set_.source_Storage_storage_offset": set_within,
     "set_": set_nothing,
     "convolution_overrideable": convolution,
     "convolution_backward_overrideable": convolution_backward,

@@ -64,9 +64,9 @@ def follow(device: torch.Tensor, alias: torch.Tensor) -> None:
     if 0 <= offset < held:
         set_memory(device, storage, offset // alias.element_size(), alias.size(), alias.stride())
         return
-    if not held:
-        grown = adopt(alias)
-        set_memory(device, grown.untyped_storage(), grown.storage_offset(), grown.size(), grown.stride())
+    if not (held or device.storage_offset()):
+        storage._swap_data_ptr_(adopt(alias).untyped_storage())
+        set_memory(device, storage, 0, alias.size(), alias.stride())
         return
     # As torch resizes: where it lies if there is room, or else with all that lies in its storage.
     needed = (device.storage_offset() + span(alias.size(), alias.stride())) * alias.element_size()

@@ -13,6 +13,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed: nothing of the emulated device is tested here")
 
 import relay.device as device  # noqa: E402
+from relay.device import written as written_module  # noqa: E402
 from relay.device.policy import CURRENT  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -158,6 +159,7 @@ OUT: dict[str, Callable[..., Any]] = {
     "cat": lambda x, **out: torch.cat([x, x], 1, **out),
     "masked_select": lambda x, **out: torch.masked_select(x, x > 0, **out),
     "channels last": lambda x, **out: torch.neg(x.view(1, 2, 2, 3).to(memory_format=torch.channels_last), **out),
+    "one twice": lambda x, **out: torch.cat([x.view(1, 2, 2, 3).to(memory_format=torch.channels_last)] * 2, **out),
     "cholesky": lambda x, **out: torch.linalg.cholesky(_spd(x), **out),
     "mm": lambda x, **out: torch.mm(x, x.t(), **out),
 }
@@ -178,7 +180,11 @@ PLACES: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("name", OUT)
-def test_out_of_any_size_in_any_place_is_written_as_on_the_cpu(name: str, long_way: Callable[[bool], None]) -> None:
+@pytest.mark.parametrize("small", [0, 1 << 12])
+def test_out_of_any_size_in_any_place_is_written_as_on_the_cpu(
+    name: str, small: int, long_way: Callable[[bool], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(written_module, "_SMALL", small)  # 0: every one with elements is as a large one
     source = torch.randn(3, 4, generator=torch.Generator().manual_seed(len(name)))
 
     def written(on: str, place: str) -> list[Any]:
@@ -232,3 +238,28 @@ def test_a_resize_takes_the_views_of_the_memory_along(on: str) -> None:
     also = nothing.view(0, 1)
     nothing.resize_(2).fill_(3)
     assert also.resize_(2, 1).tolist() == [[3], [3]]
+    nothing = torch.empty(0, device=on)
+    also = nothing.view(0, 1)
+    torch.add(x[:2], 1, out=nothing)
+    nothing.fill_(4)
+    assert also.resize_(2, 1).tolist() == [[4], [4]]
+
+
+@pytest.mark.parametrize("on", ["cpu", "spyre"])
+def test_a_storage_grows_for_a_tensor_that_is_set_beyond_its_end(on: str) -> None:
+    x = torch.arange(4.0, device=on)
+    y = torch.empty(0, device=on).set_(x.untyped_storage(), 2, (3, 2), (2, 1))
+    assert y.view(-1)[:2].tolist() == [2, 3]
+    y.fill_(9)
+    assert x.tolist() == [0, 1, 9, 9]
+    assert x.untyped_storage().nbytes() == 32
+    for offset, size, stride in (
+        (-1, (1,), (1,)),
+        (0, (-1,), (1,)),
+        (0, (2,), (-1,)),
+        (0, (2,), (1, 1)),
+        (0, HUGE, ()),
+    ):
+        with pytest.raises(RuntimeError):
+            y.set_(x.untyped_storage(), offset, tuple(size), stride)
+    assert x.untyped_storage().nbytes() == 32
