@@ -50,7 +50,7 @@ class NodeReader:
         except yaml.MarkedYAMLError as exc:
             mark = exc.problem_mark or exc.context_mark
             where = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-            raise self.error(self.source, *where, f"not valid YAML: {exc.problem}", self._quoting(where[0])) from exc
+            raise self.error(self.source, *where, f"not valid YAML: {exc.problem}", self._mend(where[0])) from exc
         except yaml.reader.ReaderError as exc:
             before = text[: exc.position]
             where = (before.count("\n") + 1, exc.position - (before.rfind("\n") + 1) + 1)
@@ -95,6 +95,13 @@ class NodeReader:
     def _error(self, node: yaml.Node, problem: str, hint: str = "") -> DocumentError:
         mark = node.start_mark
         return self.error(self.source, mark.line + 1, mark.column + 1, problem, hint)
+
+    def _mend(self, line: int) -> str:
+        """What YAML's own message does not say: it is a tab, which nobody sees; or an @ that it reserves."""
+        text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
+        if "\t" in text[: len(text) - len(text.lstrip())]:
+            return "a tab is there: indent with spaces"
+        return self._quoting(line)
 
     def _quoting(self, line: int) -> str:
         """A hint that shows the line with its bare @names quoted."""

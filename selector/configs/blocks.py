@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, TypeVar, cast
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 from pydantic import ValidationInfo as Info
 from pydantic_core import ErrorDetails, PydanticCustomError
-from yaml.nodes import Node, ScalarNode
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from selector.configs.model import Place
 from selector.configs.nodes import Document, is_null, kind, nearest
@@ -264,7 +264,7 @@ def _tell(doc: Document, model: type[Block], value: Any, error: ErrorDetails) ->
         doc.problem(doc.place(node, found.path), code, f"{name} cannot be {said!r}", nearest(said, words))
     elif what in _WANTED:
         shown = kind(node) if node is not None else "nothing"
-        hint = f"write '- name: {found.value}'" if what == "model_type" and isinstance(found.value, str) else ""
+        hint = _as_wanted(what, node, found.value)
         doc.problem(doc.place(node, found.path), "config-type", f"{name} must be {_WANTED[what]}, not {shown}", hint)
     elif what == "greater_than_equal":
         message = f"{name} must be at least {context['ge']:g}, not {found.value}"
@@ -278,6 +278,17 @@ def _tell(doc: Document, model: type[Block], value: Any, error: ErrorDetails) ->
         if message.startswith("must "):
             message = f"{name} {message}"
         doc.problem(doc.place(node, found.path), code, message, str(context.get("hint") or ""))
+
+
+def _as_wanted(what: str, node: Node | None, value: Any) -> str:
+    """How to write a list or a map where the other stands."""
+    if what == "model_type" and isinstance(value, str):
+        return f"write '- name: {value}'"
+    if what in ("model_type", "dict_type") and isinstance(node, SequenceNode):
+        return "write its keys below it, without '- ' before them"
+    if what == "list_type" and isinstance(node, MappingNode):
+        return "write '- ' before the first key of each item"
+    return ""
 
 
 def _block_at(model: type[Block], keys: Sequence[str]) -> type[Block]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 
@@ -60,6 +60,14 @@ def lint(
     return sorted(problems, key=lambda p: (p.source, p.line, p.column, p.code))
 
 
+def _device_of(doc: Document) -> Iterator[str]:
+    """What a sheet calls its device, before anything is known of the sheet."""
+    sheet = doc.root.get("capability") if isinstance(doc.root, Map) else None
+    device = sheet.get("device") if isinstance(sheet, Map) else None
+    if isinstance(device, str) and device.isidentifier():
+        yield str(device)
+
+
 class _Loader:
     """One loading of a set of texts."""
 
@@ -76,6 +84,10 @@ class _Loader:
                 self.extra.append(ConfigProblem(name, 1, 1, "error", "config-duplicate-file", problem))
                 continue
             self.docs[name] = Document(source.name, source.text, compat=compat)
+
+        devices = tuple(dict.fromkeys(name for doc in self.docs.values() for name in _device_of(doc)))
+        for doc in self.docs.values():
+            doc.devices = devices
 
     def load(self) -> tuple[list[Suite], list[ConfigProblem]]:
         suites = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from pydantic import PlainValidator, WithJsonSchema
@@ -13,6 +14,7 @@ from selector.configs.blocks import document, lenient, wrong
 from selector.configs.nodes import nearest
 from selector.configs.patterns import (
     DEVICE_TOKENS,
+    DEVICES,
     OLD_UPSTREAM_TOKENS,
     UPSTREAM_TOKENS,
     NamePattern,
@@ -23,7 +25,8 @@ from selector.configs.patterns import (
     split_token,
 )
 
-_GENERATED_CLASS = re.compile(r"^(?P<base>.+?)(?:PRIVATEUSE1|SPYRE)$")
+_GENERATED_CLASS = ("PRIVATEUSE1", "SPYRE")
+"""Upstream puts the device type behind a class; of CPU and CUDA some classes are called so in the source."""
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -39,20 +42,29 @@ def read_name(value: Any, info: Info) -> NamePattern:
         if not is_regex(half) and not _WORD.fullmatch(half):
             hint = "allowed: method, Class::method, and a regex in the place of either"
             raise wrong("config-name", f"{half!r} in {text!r} is neither a Python name nor a regex", hint)
-    base = generated_base(method)
+    base = generated_base(method, document(info).devices)
     if base is not None:
         proposed = f"{cls}::{base}" if cls else base
         hint = f"write {proposed!r} (without the op's name, if it has one) and name op and dtype under edits"
         lenient(info, value, "config-generated-name", f"{text!r} is a generated name", hint)
         method = base
-    generated = _GENERATED_CLASS.match(cls) if cls and not is_regex(cls) else None
-    if generated:
-        hint = f"write {generated['base'] + '::' + method!r}"
+    base_class = _generated_class(cls, document(info).devices) if cls and not is_regex(cls) else None
+    if base_class is not None:
+        hint = f"write {base_class + '::' + method!r}"
         lenient(info, value, "config-generated-name", f"{cls!r} is a generated class name", hint)
-        cls = generated["base"]
+        cls = base_class
     method_regex = _regex(info, value, method) if is_regex(method) else None
     cls_regex = _regex(info, value, cls) if cls and is_regex(cls) else None
     return NamePattern(text, cls, method, cls_regex, method_regex, place)
+
+
+def _generated_class(cls: str, devices: Iterable[str]) -> str | None:
+    """The class behind a generated one's name, None for a class of the source."""
+    own = (device.upper() for device in devices if len(device) > 2 and device not in DEVICES)
+    for ending in (*_GENERATED_CLASS, *own):
+        if cls.endswith(ending) and cls != ending:
+            return cls.removesuffix(ending)
+    return None
 
 
 def _text(value: Any) -> str:

@@ -49,6 +49,13 @@ def kind(node: Node) -> str:
     return f"{word} {str(node.value)[:60]!r}"
 
 
+def _tab_hint(text: str, line: int) -> str:
+    """What YAML's own message does not say: it is a tab, which nobody sees."""
+    lines = text.splitlines()
+    said = lines[line - 1] if line <= len(lines) else ""
+    return "a tab is there: indent with spaces" if "\t" in said[: len(said) - len(said.lstrip())] else ""
+
+
 class Document:
     """One YAML text. ``root`` holds its values, None where it cannot be read. ``compat`` turns the problems marked
     lenient into warnings."""
@@ -56,6 +63,8 @@ class Document:
     def __init__(self, name: str, text: str, *, compat: bool = False) -> None:
         self.name = name
         self.compat = compat
+        self.devices: tuple[str, ...] = ()
+        """what the sheets that are given along call their devices"""
         self.problems: list[ConfigProblem] = []
         self._found: set[ConfigProblem] = set()  # a file may have as many problems as lines
         self._scalars = yaml.constructor.SafeConstructor()
@@ -95,7 +104,8 @@ class Document:
             mark = e.problem_mark or e.context_mark
             line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
             message = f"not valid YAML: {e.problem or e.context}"
-            self.problems.append(ConfigProblem(self.name, line, column, "error", "config-yaml", message))
+            said = ConfigProblem(self.name, line, column, "error", "config-yaml", message, _tab_hint(text, line))
+            self.problems.append(said)
             return None
         except yaml.YAMLError as e:  # a character that YAML does not allow
             at = getattr(e, "position", 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -19,7 +20,8 @@ OLD_UPSTREAM_TOKENS = ("PYTORCH",)  # in configs older than the two above
 
 _REGEX_CHARS = re.compile(r"[\\.^$*+?{}\[\]|()]")
 _TOKEN = re.compile(r"^\$\{([A-Za-z_][A-Za-z0-9_]*)\}(?:/|$)")
-_GENERATED = re.compile(r"^(?P<base>.+)_(?P<device>spyre|privateuse1|openreg)(?:_(?P<dtype>[a-z0-9]+))$")
+DEVICES = frozenset({"spyre", "privateuse1", "openreg", "cpu", "cuda", "meta", "mps", "xpu", "hpu"})
+"""Device types that upstream puts between a test's name and its dtype; a sheet's own comes on top."""
 
 
 def dtype_name(word: str) -> str:
@@ -31,10 +33,16 @@ def is_regex(half: str) -> bool:
     return bool(_REGEX_CHARS.search(half))
 
 
-def generated_base(method: str) -> str | None:
-    """The base name behind a generated one (``test_x_spyre_float16`` -> ``test_x``), None for a base name."""
-    found = _GENERATED.match(method)
-    return found["base"] if found and found["dtype"] in DTYPES else None
+def generated_base(method: str, devices: Collection[str] = ()) -> str | None:
+    """The base name behind a generated one (``test_x_spyre_float16`` -> ``test_x``), None for a base name. ``devices``:
+    those of the sheets that are given along."""
+    rest, _, dtype = method.rpartition("_")
+    if dtype not in DTYPES:
+        return None
+    for device in (*DEVICES, *devices):
+        if rest.endswith(f"_{device}") and len(rest) > len(device) + 1:
+            return rest.removesuffix(f"_{device}")
+    return None
 
 
 @dataclass(frozen=True, slots=True)

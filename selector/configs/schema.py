@@ -19,6 +19,7 @@ from selector.model import Mode
 
 _ISSUE = re.compile(r"https?://\S+|[A-Za-z0-9][\w.-]*/[\w.-]+#\d+|#\d+")
 _UNTIL = re.compile(r"\d{4}-\d{2}-\d{2}|v?\d+\.\d+(?:\.\d+)?")
+_DAY_FIRST = re.compile(r"(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?P<year>\d{4})")
 
 ModeWord = Annotated[Mode, Field(strict=False)]
 DeviceType = Literal["cpu", "cuda", "meta", "mps", "xpu", "hpu", "xla", "privateuse1", "spyre", "openreg"]
@@ -52,7 +53,12 @@ def _issue(value: Any, info: Info) -> Any:
 
 def _until(value: Any, info: Info) -> Any:
     text = as_written(value)
-    if isinstance(text, str) and text.strip() and not _UNTIL.fullmatch(text.strip()):
+    day = _DAY_FIRST.fullmatch(text.strip()) if isinstance(text, str) else None
+    if day is not None:
+        # it would be read as a version of which no torch is ever
+        hint = f"write {day['year']}-{int(day['month']):02}-{int(day['day']):02}"
+        lenient(info, value, "config-until", f"{text!r} is not how a date is written here", hint)
+    elif isinstance(text, str) and text.strip() and not _UNTIL.fullmatch(text.strip()):
         hint = "give a date (2026-12-31) or a version (2.14)"
         lenient(info, value, "config-until", f"{text!r} is neither a date nor a version", hint)
     return text

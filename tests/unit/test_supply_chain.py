@@ -126,3 +126,17 @@ def test_the_bill_of_materials_is_made_by_a_kept_library() -> None:
     parts = {canonicalize_name(one["name"]): one for one in made["components"]}
     assert set(parts) == set(pinned("relay.txt"))
     assert parts["celery"]["externalReferences"][0]["hashes"][0]["alg"] == "SHA-256"
+
+
+def test_data_of_packages_is_all_that_is_kept_and_nothing_that_was_compiled() -> None:
+    """A glob that takes in ``__pycache__`` packs what this machine compiled, with pages of warnings."""
+    toml = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    globs = toml["tool"]["setuptools"]["package-data"]
+    for package, patterns in globs.items():
+        folder = ROOT.joinpath(*package.split("."))
+        found = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
+        assert not [path for path in found if path.suffix == ".pyc"]
+        tops = {folder / pattern.partition("/")[0] for pattern in patterns}
+        kept = {path for top in tops for path in top.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+        assert kept, f"{package}: nothing matches"
+        assert kept == found, f"{package}: not packed: {sorted(map(str, kept - found))}"

@@ -94,6 +94,26 @@ BAD = [
     ("issue", TEST + "          issue: somewhere\n", 6, 18, "config-issue", "owner/repo"),
     ("until", TEST + "          until: soon\n", 6, 18, "config-until", "2.14"),
     ("syntax", HEAD + "      tests: [\n", 5, 1, "config-yaml", "not valid YAML"),
+    ("a tab", "test_suite_config:\n\tfiles:\n", 2, 1, "config-yaml", "a tab is there: indent with spaces"),
+    (
+        "a tab further in",
+        HEAD + "      tests:\n\t- names: [TestX::test_a]\n",
+        5,
+        1,
+        "config-yaml",
+        "a tab is there: indent with spaces",
+    ),
+    ("a list for a map", "test_suite_config:\n  - files: []\n", 2, 3, "config-type", "without '- '"),
+    ("a map for a list", "test_suite_config:\n  files:\n    path: x\n", 3, 5, "config-type", "write '- ' before"),
+    ("a day first", TEST + "          until: 1.12.2026\n", 6, 18, "config-until", "write 2026-12-01"),
+    (
+        "another device's generated name",
+        HEAD + "      tests:\n        - names: [TestX::test_a_cuda_bfloat16]\n",
+        5,
+        19,
+        "config-generated-name",
+        "'TestX::test_a'",
+    ),
     ("empty", "", 1, 1, "config-empty", "test_suite_config"),
     (
         "a list for a key",
@@ -141,6 +161,25 @@ def test_names_the_place_and_the_mend(text: str, line: int, column: int, code: s
     error = caught.value
     assert (error.source, error.line, error.column, error.code) == ("spyre/x.yaml", line, column, code)
     assert said in str(error)
+
+
+@pytest.mark.parametrize("name", ["TestX::test_a_abacus_float16", "TestXABACUS::test_a"])
+def test_a_name_generated_for_the_sheets_own_device_is_refused(name: str) -> None:
+    sheet = ConfigSource("d/capability.yaml", "capability: {name: a, device: abacus, dtypes: [float16]}\n")
+    text = HEAD + f"      tests:\n        - names: [{name}]\n"
+    config = ConfigSource("d/x.yaml", text.replace("  files", "  extends: capability.yaml\n  files", 1))
+    with pytest.raises(ConfigError, match="generated") as caught:
+        load_configs([sheet, config])
+    assert (caught.value.code, caught.value.line) == ("config-generated-name", 6)
+    assert "'TestX::test_a'" in str(caught.value)
+
+
+def test_classes_and_tests_of_the_source_are_not_taken_for_generated_ones() -> None:
+    names = "[TestFooCPU::test_a, TestFooCUDA::test_cpu_to_cuda, TestX::test_to_float16, TestABACUSES::test_a_float16]"
+    sheet = ConfigSource("d/capability.yaml", "capability: {name: a, device: cuda, dtypes: [float16]}\n")
+    text = HEAD + f"      tests:\n        - {{names: {names}, mode: xfail}}\n"
+    config = ConfigSource("d/x.yaml", text.replace("  files", "  extends: capability.yaml\n  files", 1))
+    load_configs([sheet, config])
 
 
 def test_the_tag_of_an_alias_bomb_is_size() -> None:

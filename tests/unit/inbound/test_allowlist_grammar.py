@@ -136,7 +136,7 @@ L2:
         ("L3: {o/r: [a]}\n", 1, 6, "o/r is a repository", "<device>"),
         ("L3: {spyre: {o/r: {device: cuda}}}\n", 1, 28, "below the device spyre and says cuda", ""),
         ("L1: [o/r\n", 2, 1, "not valid YAML", ""),
-        ("L1:\n\t- o/r\n", 2, 1, "not valid YAML", ""),
+        ("L1:\n\t- o/r\n", 2, 1, "not valid YAML", "a tab is there: indent with spaces"),
         ("L1:\n  - o/r: `a`\n", 2, 10, "not valid YAML", ""),
         ("L1: [o/r]\n---\nL1: [a/b]\n", 2, 1, "another document", ""),
         ("L1: [o/r]\n# \x07\n", 2, 3, "U+0007", "remove"),
