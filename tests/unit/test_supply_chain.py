@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import importlib.util
 import json
 import re
@@ -134,7 +135,8 @@ def test_data_of_packages_is_all_that_is_kept_and_nothing_that_was_compiled() ->
     globs = toml["tool"]["setuptools"]["package-data"]
     for package, patterns in globs.items():
         folder = ROOT.joinpath(*package.split("."))
-        found = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
+        names = [name for pattern in patterns for name in glob.glob(pattern, root_dir=folder, recursive=True)]
+        found = {folder / name for name in names if (folder / name).is_file()}
         assert not [path for path in found if path.suffix == ".pyc"]
         tops = {folder / pattern.partition("/")[0] for pattern in patterns}
         kept = {path for top in tops for path in top.rglob("*") if path.is_file() and path.suffix != ".pyc"}
