@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
@@ -33,7 +34,7 @@ def report(config: str | None) -> list[Finding]:
         settings = load(config)
     except SettingsError as exc:
         return [Finding("error", exc.message, exc.hint)]
-    found = [Finding("ok", f"settings: {config or 'environment'}")]
+    found = [Finding("ok", f"settings: {config or os.environ.get('RELAY_CONFIG') or 'environment'}")]
     for look in (_secrets, _documents, _database, _broker, _workers, _app):
         found += look(settings)
     return found

@@ -11,7 +11,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, m
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from relay.errors import SettingsError
-from relay.store.migrating import MIGRATIONS, look, migrate
+from relay.store.migrating import MIGRATIONS, look, mend_of, migrate
 from relay.store.turn import Turn
 
 __all__ = ["MIGRATIONS", "migrate", "open_engine", "open_migrated", "reading"]
@@ -123,7 +123,7 @@ def open_migrated(url: str) -> Engine:
             empty = look(conn).found is None and not inspect(conn).get_table_names()
     except DBAPIError as exc:
         problem = str(exc.orig).strip().splitlines()[0]
-        raise SettingsError(f"database_url: {shown}: {problem}", "give the relay's database") from exc
+        raise SettingsError(f"database_url: {shown}: {problem}", mend_of(engine, problem)) from exc
     if empty and file != ":memory:":
         raise SettingsError(f"database_url: {shown}: no relay has been here: it is empty", hint)
     migrate(engine)

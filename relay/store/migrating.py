@@ -86,9 +86,18 @@ def migrate(engine: Engine, scripts: Path = MIGRATIONS) -> None:
             command.upgrade(config, "head")
     except DBAPIError as exc:
         problem = str(exc.orig).strip().splitlines()[0]
-        raise SettingsError(f"database_url: {shown}: {problem}", "give a database that can be written") from exc
+        raise SettingsError(f"database_url: {shown}: {problem}", mend_of(engine, problem)) from exc
     except CommandError as exc:
         raise SettingsError(f"database_url: {shown}: {exc}", "give an empty database, or one of this relay's") from exc
+
+
+def mend_of(engine: Engine, problem: str) -> str:
+    """What to do about a database that does not answer, or not as it should, by what it said."""
+    if "disk is full" in problem or "No space left" in problem:
+        return "make room on its disk"
+    if engine.dialect.name == "postgresql":
+        return "is it running there, and are host, port, user, password and name right?"
+    return "give a database that can be written"
 
 
 @contextmanager

@@ -85,3 +85,9 @@ def test_a_command_that_is_the_first_to_look_at_the_database_finds_nothing_in_it
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("No ")
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_doctor_names_the_file_that_the_environment_names(tmp_path):
+    file = tmp_path / "relay.toml"
+    file.write_text(f'data_dir = "{tmp_path}"\n')
+    assert f"settings: {file}\n" in relay("doctor", "--no-worker", RELAY_CONFIG=str(file)).stdout

@@ -9,6 +9,7 @@ import pytest
 from relay.cli import backup, outbox, quarantine
 from relay.errors import SettingsError
 from relay.store.db import migrate, open_engine, open_migrated
+from relay.store.migrating import mend_of
 
 LOOKS = {
     "outbox list": lambda config, _: outbox.run_list(config, ["due"], None, None, 9, False),
@@ -65,3 +66,13 @@ def test_an_address_of_no_database_is_said_with_what_to_write(url, said, mend):
         assert said in raised.value.message
         assert mend in raised.value.hint
         assert "hunter2" not in raised.value.message + raised.value.hint
+
+
+def test_what_to_do_about_a_database_goes_by_what_it_said(tmp_path):
+    with pytest.raises(SettingsError, match="Connection refused|connection to server") as raised:
+        open_migrated("postgresql://u:hunter2@127.0.0.1:1/d")
+    assert "is it running there" in raised.value.hint
+    assert "hunter2" not in raised.value.message
+    engine = open_engine(f"sqlite:///{tmp_path}/full.sqlite3")
+    assert mend_of(engine, "database or disk is full") == "make room on its disk"
+    assert mend_of(engine, "unable to open database file") == "give a database that can be written"
