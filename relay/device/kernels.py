@@ -15,7 +15,6 @@ from relay.device.memory import (
     CPU_KEYS,
     MOST,
     allocate_bytes,
-    bytes_of,
     contiguous_strides,
     cpu_alias,
     empty_like_dtype,
@@ -27,7 +26,7 @@ from relay.device.memory import (
 from relay.device.meter import METER
 from relay.device.plan import Kernel, overload
 from relay.device.policy import CURRENT
-from relay.device.storage import give
+from relay.device.storage import bytes_of, give
 
 _aten = torch.ops.aten
 _CHANNELS_LAST = (torch.channels_last, torch.channels_last_3d)

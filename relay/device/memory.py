@@ -349,16 +349,3 @@ def view_like(base: torch.Tensor, alias_of_base: torch.Tensor, view: torch.Tenso
     if view.is_conj() != base.is_conj():
         out = torch._conj(out)
     return torch._neg_view(out) if view.is_neg() != base.is_neg() else out
-
-
-def bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
-    """The bytes of a device storage as a CPU uint8 tensor, valid while the storage lives."""
-    out = torch.empty(0, dtype=torch.uint8)
-    if storage.nbytes():
-        out.set_(_storage_at(storage.data_ptr(), CPU, storage.nbytes()))
-    return out
-
-
-def adopt_host_block(nbytes: int) -> torch.Tensor:
-    """A one-dimensional uint8 *CPU* tensor over a stick-aligned block of its own."""
-    return flip(allocate_bytes(nbytes), DL_CPU)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from relay.device.memory import NAME, adopt_host_block, allocate_bytes, bytes_of, empty_like_dtype
+from relay.device.memory import DL_CPU, NAME, allocate_bytes, empty_like_dtype, flip, host_view
 
 _pinned: weakref.WeakValueDictionary[int, torch.UntypedStorage] = weakref.WeakValueDictionary()
 
@@ -16,6 +16,14 @@ _pinned: weakref.WeakValueDictionary[int, torch.UntypedStorage] = weakref.WeakVa
 def new_storage(nbytes: int) -> torch.UntypedStorage:
     """An uninitialised storage of ``nbytes`` on the device."""
     return allocate_bytes(nbytes).untyped_storage()
+
+
+def bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
+    """The bytes of a device storage as a CPU uint8 tensor, valid while the storage lives."""
+    out = torch.empty(0, dtype=torch.uint8)
+    if storage.nbytes():
+        out.set_(host_view(storage))
+    return out
 
 
 def _tag(storage: torch.UntypedStorage) -> str | None:
@@ -87,7 +95,7 @@ def pin(tensor: torch.Tensor, device: Any = None) -> torch.Tensor:
         raise RuntimeError(f"cannot pin '{tensor.type()}' only dense CPU tensors can be pinned")
     if is_pinned(tensor):
         return tensor
-    block = adopt_host_block(tensor.numel() * tensor.element_size())
+    block = flip(allocate_bytes(tensor.numel() * tensor.element_size()), DL_CPU)  # aligned to a stick
     _pinned[block.untyped_storage().data_ptr()] = block.untyped_storage()
     out = torch.empty(0, dtype=tensor.dtype)
     fresh = torch.empty_like(tensor, device="meta")
