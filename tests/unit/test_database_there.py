@@ -69,7 +69,7 @@ def test_an_address_of_no_database_is_said_with_what_to_write(url, said, mend):
 
 
 def test_what_to_do_about_a_database_goes_by_what_it_said(tmp_path):
-    with pytest.raises(SettingsError, match="Connection refused|connection to server") as raised:
+    with pytest.raises(SettingsError, match=r"Connection refused|connection to server") as raised:
         open_migrated("postgresql://u:hunter2@127.0.0.1:1/d")
     assert "is it running there" in raised.value.hint
     assert "hunter2" not in raised.value.message
