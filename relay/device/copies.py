@@ -14,6 +14,7 @@ from relay.device.memory import (
     NAME,
     adopt,
     alias_within,
+    as_plain,
     cpu_alias,
     device_alias,
     host_view,
@@ -35,9 +36,14 @@ def copy_from(src: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) 
     """``aten::_copy_from``: host to device, back, or within it, with conversion of dtype and layout of strides."""
     if not isinstance(src, torch.Tensor):  # a number that torch wrapped
         src = torch.tensor(src)
+    _copied(as_plain(src), as_plain(dst))
+    return dst
+
+
+def _copied(src: torch.Tensor, dst: torch.Tensor) -> None:
     if not (src.is_cpu or dst.is_cpu) and _same_memory(src, dst) and _same_place(src, dst):
         _count_device_copy(src, dst)  # as a device would run it
-        return dst
+        return
     source = None if src.is_cpu else device_alias(src)
     target = None if dst.is_cpu else device_alias(dst)
     for tensor, alias in ((src, source), (dst, target)):
@@ -56,7 +62,6 @@ def copy_from(src: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) 
         _count_device_copy(src, dst)
     else:
         METER.transfer("h2d_bytes" if to_device else "d2h_bytes", src.nbytes)
-    return dst
 
 
 def _same_place(src: torch.Tensor, dst: torch.Tensor) -> bool:
@@ -113,6 +118,7 @@ def to_copy(
 
     The key is chosen from the tensor *and* the device asked for, so tensors of the host come here too.
     """
+    self = as_plain(self)
     if (dtype is None or dtype is self.dtype) and memory_format in _AS_IT_IS and layout in _STRIDED:
         copied = _sent(self) if self.is_cpu else _fetched(self, device)
         if copied is not None:

@@ -223,6 +223,17 @@ def empty_like_dtype(dtype: torch.dtype) -> torch.Tensor:
     return _typed_empty((0,), dtype)
 
 
+_WITHOUT_A_WILL = (torch.Tensor, torch.nn.Parameter)
+
+
+def as_plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor without a class of somebody's, whose attributes say what they like: a lazy parameter has no shape."""
+    if type(tensor) in _WITHOUT_A_WILL:
+        return tensor
+    with torch._C.DisableTorchFunctionSubclass():
+        return tensor.as_subclass(torch.Tensor)
+
+
 def is_device(tensor: torch.Tensor) -> bool:
     """Whether the tensor lives on the emulated device."""
     return not tensor.is_cpu and tensor.device.type == NAME

@@ -89,7 +89,7 @@ REASONS = (
     ),
     Reason(
         "Module.to makes lazy parameters plain ones: torch keeps a parameter's class on a list of devices alone",
-        r"weight should have at least three dimensions|shape of an uninitialized parameter or buffer",
+        r"weight should have at least three dimensions",
         r"_nn_Lazy",
     ),
     Reason(

@@ -151,3 +151,30 @@ def test_embedding(at: str) -> None:
     table = nn.Embedding(5, 3).to(at)
     table(torch.tensor([1, 1, 4], device=at)).sum().backward()
     assert table.weight.grad.sum(1).tolist() == [0, 6, 0, 0, 3]
+
+
+def test_a_lazy_layer_moves_before_it_knows_its_sizes(at: str) -> None:
+    layer = nn.LazyConv1d(3, 2).to(at).to(torch.float64)
+    assert (layer.weight.device.type, layer.bias.dtype) == (at, torch.float64)
+    assert "LazyConv1d" in repr(layer)
+    assert nn.LazyConv1d(3, 2, device=at)(torch.ones(2, 4, 5, device=at)).shape == (2, 3, 4)
+
+
+class _Deaf(torch.Tensor):
+    """Its attributes are no answer."""
+
+    @property
+    def shape(self) -> Any:
+        raise RuntimeError("no shape")
+
+    @property
+    def dtype(self) -> Any:
+        raise RuntimeError("no dtype")
+
+
+def test_copies_do_not_ask_a_class_of_somebodys(at: str) -> None:
+    there, back = torch.ones(3).as_subclass(_Deaf).to(at), torch.zeros(3).as_subclass(_Deaf)
+    there.copy_(torch.arange(3.0).as_subclass(_Deaf))
+    back.copy_(there)
+    assert type(there) is type(there.to(torch.float64)) is _Deaf
+    assert back.tolist() == there.cpu().tolist() == [0, 1, 2]
