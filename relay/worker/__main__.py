@@ -58,7 +58,7 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as exc:
         structlog.get_logger(__name__).error("nothing is started ahead", why=str(exc))  # the next shard tries again
     # Celery is imported while torch is, by the process beside
-    from relay.worker.celery_app import make_app
+    from relay.worker.celery_app import make_app, serve
 
     stop = threading.Event()
     on_signals((signal.SIGTERM, signal.SIGINT), stop.set)  # until Celery listens to them
@@ -68,10 +68,7 @@ def main(argv: list[str] | None = None) -> int:
     if not runners.wait(stop):
         runners.close()
         return 0
-    app.worker_main(
-        ["--quiet", "worker", "--pool=solo", f"--queues={config.queue}", f"--hostname={config.name}@%h",
-         "--loglevel=WARNING", "--without-gossip", "--without-mingle", "--without-heartbeat"]
-    )  # fmt: skip
+    serve(app, config)
     return 0
 
 

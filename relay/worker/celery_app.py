@@ -46,9 +46,10 @@ def make_app(config: WorkerConfig, runners: Runners, stop: threading.Event) -> C
 
     app.task(run_shard, name=TASK)
 
-    def ready(**_: Any) -> None:
-        if stop.is_set():  # told so before Celery listened to signals
-            state.should_stop = 0
+    def told() -> None:
+        # before Celery listens to signals, too, and while it waits for a broker that has never answered
+        stop.wait()
+        state.should_stop = 0
 
     def end() -> None:
         # Celery takes nothing new from here on, and ends when the shard that runs has
@@ -70,6 +71,14 @@ def make_app(config: WorkerConfig, runners: Runners, stop: threading.Event) -> C
         runners.close()
 
     signals.worker_shutdown.connect(gone, weak=False)
-    signals.worker_ready.connect(ready, weak=False)
     signals.worker_shutting_down.connect(leaving, weak=False)
+    threading.Thread(target=told, name="stop", daemon=True).start()
     return app
+
+
+def serve(app: Celery, config: WorkerConfig) -> None:
+    """Takes shards from the broker until the worker is told to stop; for the main thread."""
+    app.worker_main(
+        ["--quiet", "worker", "--pool=solo", f"--queues={config.queue}", f"--hostname={config.name}@%h",
+         "--loglevel=WARNING", "--without-gossip", "--without-mingle", "--without-heartbeat"]
+    )  # fmt: skip

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from relay.errors import SettingsError
 from relay.queue.names import is_shard_queue, shard_queue
@@ -66,6 +67,8 @@ def from_environment(env: Mapping[str, str] | None = None, torch: str = "none") 
         values[key] = env.get(key, "").strip()
         if not values[key]:
             raise SettingsError(f"{key} is not set", f"a worker needs {what}; docs/runner.md lists all it is told")
+    if not _is_address(values["RELAY_URL"]):
+        raise SettingsError(f"RELAY_URL is {values['RELAY_URL']!r}", "the relay's address, such as https://relay.example")
     device = env.get("RELAY_WORKER_DEVICE", "") or "spyre"
     queue = env.get("RELAY_WORKER_QUEUE", "") or shard_queue(device, platform.machine(), torch)
     if not is_shard_queue(queue):
@@ -112,3 +115,11 @@ def from_environment(env: Mapping[str, str] | None = None, torch: str = "none") 
         module_packages=packages,
         folder=Path(env.get("RELAY_WORKER_DIR", "") or Path(tempfile.gettempdir()) / f"relay-worker-{os.getuid()}"),
     )
+
+
+def _is_address(url: str) -> bool:
+    try:
+        where = urlsplit(url)
+        return where.scheme in ("http", "https") and bool(where.hostname) and where.port != 0
+    except ValueError:  # a port that is no number, an address that is not closed
+        return False

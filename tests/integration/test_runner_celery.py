@@ -128,3 +128,27 @@ def test_a_worker_that_is_told_too_little_says_so_and_ends(tmp_path: Path) -> No
     assert done.returncode == 2
     assert "RELAY_URL is not set" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+TOLD_EARLY = """
+import sys, threading
+from pathlib import Path
+from relay.worker import adapters
+from relay.worker.celery_app import make_app, serve
+from relay.worker.config import WorkerConfig
+from relay.worker.runners import Runners
+
+config = WorkerConfig("http://127.0.0.1:1", "key", "w", queue=sys.argv[1], broker_url="redis://127.0.0.1:1/0",
+                      folder=Path(sys.argv[2]))
+stop = threading.Event()
+app = make_app(config, Runners(config.folder, adapters.of(config.device, "")), stop)
+stop.set()  # as a signal does that comes before Celery listens to signals
+serve(app, config)
+"""
+
+
+def test_a_worker_that_is_told_to_stop_before_a_broker_ever_answered_ends(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", TOLD_EARLY, QUEUE, str(tmp_path)], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr

@@ -71,6 +71,14 @@ def test_a_worker_says_which_variable_is_missing() -> None:
         from_environment({**given, "RELAY_MODULE_PACKAGES": "models,a b"})
 
 
+@pytest.mark.parametrize("url", ["nonsense", "relay.example:80", "ftp://relay", "http://", "http://a:b", "http://[::1"])
+def test_a_worker_refuses_what_is_no_address(url: str) -> None:
+    given = {"RELAY_URL": url, "RELAY_WORKER_KEY": "k", "RELAY_BROKER_URL": "redis://"}
+    with pytest.raises(SettingsError, match="RELAY_URL is") as caught:
+        from_environment(given)
+    assert "https://" in str(caught.value)
+
+
 def test_only_the_config_reads_what_the_worker_is_told():
     """The rest of the worker runs when the variables are gone, so that nothing started from there inherits the key."""
     folder = Path(config_module.__file__).parent
