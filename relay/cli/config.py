@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Column, Table
 
-from relay.cli.terminal import Terminal
+from relay.cli.terminal import Terminal, count
 from relay.domain.allowlist import parse
 from relay.errors import SettingsError
 from relay.services.device_configs import CAPABILITY
@@ -76,7 +76,8 @@ def lint_files(
         for problem in problems:
             console.print(str(problem))
     errors = sum(p.level == "error" for p in problems)
-    console.print(f"{len(sources)} configs, {errors} errors, {len(problems) - errors} warnings")
+    found = count(errors, "error"), count(len(problems) - errors, "warning")
+    console.print(", ".join((count(len(sources), "config"), *found)))
     return 1 if errors else 0
 
 

@@ -139,4 +139,17 @@ def _fits(out: torch.Tensor, inputs: Sequence[torch.Tensor]) -> bool:
     shape = out.shape
     if not inputs or inputs[0].shape != shape:
         return False
-    return all((tensor.shape == shape or not tensor.dim()) and not _same_memory(out, tensor) for tensor in inputs)
+    return all(
+        (tensor.shape == shape or not tensor.dim()) and (not _same_memory(out, tensor) or _same_elements(out, tensor))
+        for tensor in inputs
+    )
+
+
+def _same_elements(out: torch.Tensor, tensor: torch.Tensor) -> bool:
+    """Whether each element of one is the same of the other, as in ``add(x[i], y, out=x[i])``."""
+    return (
+        out.data_ptr() == tensor.data_ptr()
+        and out.shape == tensor.shape
+        and out.stride() == tensor.stride()
+        and out.dtype is tensor.dtype
+    )

@@ -68,7 +68,9 @@ def from_environment(env: Mapping[str, str] | None = None, torch: str = "none") 
         if not values[key]:
             raise SettingsError(f"{key} is not set", f"a worker needs {what}; docs/runner.md lists all it is told")
     if not _is_address(values["RELAY_URL"]):
-        raise SettingsError(f"RELAY_URL is {values['RELAY_URL']!r}", "the relay's address, such as https://relay.example")
+        raise SettingsError(
+            f"RELAY_URL is {values['RELAY_URL']!r}", "the relay's address, such as https://relay.example"
+        )
     device = env.get("RELAY_WORKER_DEVICE", "") or "spyre"
     queue = env.get("RELAY_WORKER_QUEUE", "") or shard_queue(device, platform.machine(), torch)
     if not is_shard_queue(queue):

@@ -84,6 +84,13 @@ def _over_itself(x: Any, y: Any) -> Any:
     return torch.add(x, y, out=x) is x, x
 
 
+def _in_its_place(x: Any, y: Any) -> Any:
+    torch.maximum(x[1], y[1], out=x[1])
+    torch.add(x[:, 0], x[:, 0], alpha=2, out=x[:, 0])
+    torch.mul(x[0, 0], x[0, 0], out=x[0, 0])
+    return x
+
+
 def _over_a_row(x: Any) -> Any:
     return torch.add(x[:1], x[2:], out=x[:1]), x
 
@@ -132,6 +139,7 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "out= of another dtype": lambda x, y: torch.add(x, y, out=torch.ones_like(x, dtype=torch.float64)),
     "out= in another order": lambda x, y: torch.add(x, y, out=torch.ones_like(x).t()),
     "out= over an argument": lambda x, y: _over_itself(x.clone(), y),
+    "out= at the place of an argument": lambda x, y: _in_its_place(x.clone(), y),
     "out= over a part": lambda x, y: _over_a_row(x.clone()),
     "out= that grows": lambda x, y: torch.gt(x, y, out=torch.empty(0, dtype=torch.bool, device=x.device)),
     "out= that grows within": lambda x, y: torch.add(x, y, out=torch.ones(40, device=x.device)[:0]),
