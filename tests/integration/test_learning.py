@@ -227,9 +227,10 @@ def taught(engine: Engine) -> learning.Taught:
 
 
 def test_the_command_names_what_is_missing_and_what_does_not_fit(tmp_path):
+    env = {**os.environ, "RELAY_DATA_DIR": str(tmp_path)}
+
     def relay(*args: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "relay.cli", "learn", "--out", str(tmp_path / "r.json"), *args]
-        env = {**os.environ, "RELAY_DATA_DIR": str(tmp_path)}
         return subprocess.run(command, capture_output=True, text=True, env=env)
 
     done = relay()
@@ -237,6 +238,10 @@ def test_the_command_names_what_is_missing_and_what_does_not_fit(tmp_path):
     assert "--from replay needs --upstream and --work" in done.stderr
     done = relay("--from", "history", "--work", str(tmp_path))
     assert "takes no --upstream and no --work" in done.stderr
+    done = relay("--from", "history")
+    assert done.returncode == 2, done.stderr
+    assert "there is no database at" in done.stderr
+    subprocess.run([sys.executable, "-m", "relay.cli", "migrate"], env=env, check=True, capture_output=True)
     done = relay("--from", "history")
     assert done.returncode == 2, done.stderr
     assert "spyre: 0 changes of trusted authors broke a test" in done.stderr
