@@ -8,18 +8,21 @@ import torch
 
 from relay.device import numerics
 from relay.device.memory import (
-    BYTES,
     CPU,
     CPU_KEYS,
     NAME,
+    STRIDED,
     adopt,
     alias_within,
     as_plain,
+    copy_bytes,
     cpu_alias,
     device_alias,
     host_view,
+    lies_in_bytes,
     new_tensor,
     refuse_layout,
+    same_elements,
 )
 from relay.device.meter import METER
 from relay.device.policy import CURRENT
@@ -29,7 +32,6 @@ _to_copy = torch.ops.aten._to_copy.default._handle.redispatch_boxed
 _same_memory = torch._C._is_alias_of
 _address = torch._C._data_address  # of the storage; `data_ptr()` of a copy-on-write tensor makes the copy
 _AS_IT_IS = (None, torch.preserve_format)
-_STRIDED = (None, torch.strided)
 
 
 def copy_from(src: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
@@ -41,8 +43,8 @@ def copy_from(src: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) 
 
 
 def _copied(src: torch.Tensor, dst: torch.Tensor) -> None:
-    if not (src.is_cpu or dst.is_cpu) and _same_memory(src, dst) and _same_place(src, dst):
-        _count_device_copy(src, dst)  # as a device would run it
+    if not (src.is_cpu or dst.is_cpu) and _same_memory(src, dst) and same_elements(src, dst):
+        _count_device_copy(src, dst)  # as at the end of `x[i] += 1`: torch leaves it there, too, and a device runs it
         return
     source = None if src.is_cpu else device_alias(src)
     target = None if dst.is_cpu else device_alias(dst)
@@ -62,18 +64,6 @@ def _copied(src: torch.Tensor, dst: torch.Tensor) -> None:
         _count_device_copy(src, dst)
     else:
         METER.transfer("h2d_bytes" if to_device else "d2h_bytes", src.nbytes)
-
-
-def _same_place(src: torch.Tensor, dst: torch.Tensor) -> bool:
-    """Whether every element is copied onto itself, as at the end of ``x[i] += 1``: torch leaves it there, too."""
-    return (
-        src.data_ptr() == dst.data_ptr()
-        and src.dtype is dst.dtype
-        and src.shape == dst.shape
-        and src.stride() == dst.stride()
-        and src.is_conj() == dst.is_conj()
-        and src.is_neg() == dst.is_neg()
-    )
 
 
 def clone(self: torch.Tensor, *, memory_format: torch.memory_format | None = None) -> torch.Tensor:
@@ -119,13 +109,13 @@ def to_copy(
     The key is chosen from the tensor *and* the device asked for, so tensors of the host come here too.
     """
     self = as_plain(self)
-    if (dtype is None or dtype is self.dtype) and memory_format in _AS_IT_IS and layout in _STRIDED:
+    if (dtype is None or dtype is self.dtype) and memory_format in _AS_IT_IS and layout in STRIDED:
         copied = _sent(self) if self.is_cpu else _fetched(self, device)
         if copied is not None:
             return copied
     alias = None if self.is_cpu else device_alias(self)
     strided = alias is not None or (self.layout is torch.strided and not self.is_quantized)
-    if not strided or layout not in _STRIDED:
+    if not strided or layout not in STRIDED:
         refuse_layout(self, "aten::_to_copy")
     options: dict[str, Any] = {}
     if dtype is not None:
@@ -157,44 +147,24 @@ def to_copy(
 
 def _sent(src: torch.Tensor) -> torch.Tensor | None:
     """A tensor of the host as it is on the device, if that is a matter of bytes."""
-    if (
-        src.layout is not torch.strided
-        or not src.is_contiguous()
-        or src.is_quantized
-        or src.is_conj()
-        or src.is_neg()
-        or CURRENT.policy.changes_numbers
-    ):
+    if CURRENT.policy.changes_numbers or not lies_in_bytes(src):
         return None
     start = _address(src)
     if not start:  # no elements, or zeros that torch has not written yet
         return None
     made = new_tensor(src.shape, src.stride(), src.dtype)
-    nbytes, at = src.nbytes, made.data_ptr()
-    start += src.storage_offset() * src.itemsize
-    BYTES[at : at + nbytes] = BYTES[start : start + nbytes]
-    METER.transfer("h2d_bytes", nbytes)
+    copy_bytes(start + src.storage_offset() * src.itemsize, made, src.nbytes)
+    METER.transfer("h2d_bytes", src.nbytes)
     return made
 
 
 def _fetched(src: torch.Tensor, device: torch.device | None) -> torch.Tensor | None:
     """A tensor of the device as it is on the host, if that is what is asked for, and a matter of bytes."""
-    if (
-        device is None
-        or device.type != "cpu"
-        or src.layout is not torch.strided
-        or not src.is_contiguous()
-        or src.is_quantized
-        or src.is_conj()
-        or src.is_neg()
-    ):
+    if device is None or device.type != "cpu" or not lies_in_bytes(src):
         return None
     made = torch.empty_strided(src.shape, src.stride(), dtype=src.dtype, device=CPU)
-    nbytes = src.nbytes
-    if nbytes:
-        at, start = made.data_ptr(), src.data_ptr()
-        BYTES[at : at + nbytes] = BYTES[start : start + nbytes]
-    METER.transfer("d2h_bytes", nbytes)
+    copy_bytes(src, made, src.nbytes)
+    METER.transfer("d2h_bytes", src.nbytes)
     return made
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from relay.device.memory import CPU, CPU_KEYS, DL_DTYPES, DL_EXT, NAME, adopt, check_result, device_alias, flip
+from relay.device.memory import CPU, CPU_KEYS, DL_DTYPES, DL_EXT, NAME, STRIDED, adopt, check_result, device_alias, flip
 from relay.device.meter import METER
 from relay.device.plain import cost_of
 from relay.device.plan import Kernel, overload, plan_of
@@ -24,7 +24,6 @@ _MOST = 1 << 16
 """Elements that a factory makes in one trip."""
 # Composite kernels are those of no backend, too; called so they go on to the device's own operators.
 _TORCHS_OWN = torch._C.DispatchKeySet(torch._C.DispatchKey.Undefined)
-_STRIDED = (None, torch.strided)
 # What the writer itself was found to cost says nothing of whether memory may be made: it may be given what another
 # policy let through.
 _FACTORY = "made"
@@ -107,22 +106,25 @@ def _kernel(name: str, way: Way) -> Kernel:
     elements, like, grows, draws, drawn = way.elements, way.like, way.grows, way.draws, way.drawn
 
     def kernel(*args: Any, device: torch.device | None = None, layout: Any = None, **options: Any) -> torch.Tensor:
+        def torchs_own() -> torch.Tensor:
+            own: torch.Tensor = make(_TORCHS_OWN, *args, device=device, layout=layout, **options)
+            return own
+
         costs = CURRENT.costs.get(plan)
         alias = device_alias(args[0]) if like and costs is not None else None
         if (
             costs is None
             or (like and alias is None)
             or not (count := elements(*args)) <= _MOST
-            or layout not in _STRIDED
+            or layout not in STRIDED
             or options.get("pin_memory")
             or (device is not None and device.type != NAME)
         ):
-            own: torch.Tensor = make(_TORCHS_OWN, *args, device=device, layout=layout, **options)
-            return own
+            return torchs_own()
         if draws:
             dtype = options.get("dtype") or (args[0].dtype if like else drawn or torch.get_default_dtype())
             if not _may_be(CURRENT.policy, dtype, count):
-                return make(_TORCHS_OWN, *args, device=device, layout=layout, **options)
+                return torchs_own()
         try:
             made: torch.Tensor = make(CPU_KEYS, *((alias, *args[1:]) if like else args), device=CPU, **options)
             key = (made.shape, made.dtype, _FACTORY)
@@ -132,7 +134,7 @@ def _kernel(name: str, way: Way) -> Kernel:
                 cost = cost_of(plan, costs, key, (made,), (made,))
         except (RuntimeError, ValueError, TypeError, IndexError):
             # Torch's own says so, of the device, and after it asked for the memory that the meter counts.
-            return make(_TORCHS_OWN, *args, device=device, layout=layout, **options)
+            return torchs_own()
         if made.dtype in DL_DTYPES:
             out = flip(made, DL_EXT)
             METER.allocation(0 if grows else made.nbytes)

@@ -47,7 +47,7 @@ _pointer.restype = ctypes.c_void_p
 _pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 # All memory as one array: an index is cheaper than an object made for an address, and every operator flips three.
 WORDS = (ctypes.c_int64 * (2**59)).from_address(0)
-BYTES = memoryview(WORDS).cast("B")  # to copy by slices, which costs a quarter of ctypes.memmove
+_BYTES = memoryview(WORDS).cast("B")  # to copy by slices, which costs a quarter of ctypes.memmove
 EXPORT = torch._C._to_dlpack
 IMPORT = torch._C._from_dlpack
 _typed_empty = torch._C._acc.create_empty_tensor
@@ -101,6 +101,8 @@ DL_DTYPES = {
 }
 
 
+STRIDED = (None, torch.strided)
+"""What a call may say of the layout."""
 MOST = 2**63 - 1
 """The largest size, stride or number of bytes that torch knows."""
 
@@ -125,7 +127,7 @@ def allocate(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> 
     block = _aligned_alloc(STICK, whole)
     if not block:
         raise DeviceOutOfMemory(nbytes, CURRENT.policy.memory_bytes)
-    BYTES[block : block + len(header)] = header
+    _BYTES[block : block + len(header)] = header
     word = block >> 3
     WORDS[word] = block + head
     WORDS[word + 3] = block + _HEADER.size
@@ -221,6 +223,35 @@ def set_memory(
 def empty_like_dtype(dtype: torch.dtype) -> torch.Tensor:
     """A device tensor of no elements and no memory."""
     return _typed_empty((0,), dtype)
+
+
+def copy_bytes(source: torch.Tensor | int, target: torch.Tensor, nbytes: int) -> None:
+    """Copy bytes as they lie there to where a tensor's elements begin; ``source``: a tensor, or an address."""
+    if nbytes:
+        start = source if isinstance(source, int) else source.data_ptr()
+        at = target.data_ptr()
+        _BYTES[at : at + nbytes] = _BYTES[start : start + nbytes]
+
+
+def lies_in_bytes(tensor: torch.Tensor) -> bool:
+    """Whether the elements are the bytes from `data_ptr` on, in order and with nothing between."""
+    return (
+        tensor.layout is torch.strided
+        and tensor.is_contiguous()
+        and not (tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
+    )
+
+
+def same_elements(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Of two tensors in one memory: whether each element of one is the same of the other, and not another of its."""
+    return (
+        one.data_ptr() == other.data_ptr()
+        and one.dtype is other.dtype
+        and one.shape == other.shape
+        and one.stride() == other.stride()
+        and one.is_conj() == other.is_conj()
+        and one.is_neg() == other.is_neg()
+    )
 
 
 _WITHOUT_A_WILL = (torch.Tensor, torch.nn.Parameter)

@@ -9,14 +9,16 @@ import torch
 
 from relay.device.errors import UnsupportedDtype
 from relay.device.memory import (
-    BYTES,
     CPU,
     CPU_KEYS,
     adopt,
     check_result,
+    copy_bytes,
     cpu_alias,
     device_alias,
+    lies_in_bytes,
     raise_if_out_of_memory,
+    same_elements,
     set_memory,
     span,
 )
@@ -40,15 +42,10 @@ def stand_in(out: torch.Tensor) -> torch.Tensor | None:
     It may have to grow, which borrowed memory cannot: finding that out by an error takes longer than all the rest of a
     small operator. One without elements nearly always grows.
     """
-    elements = out.numel()
-    if out.layout is not _strided or (
-        elements and (elements > _SMALL or not out.is_contiguous() or out.is_conj() or out.is_neg())
-    ):
+    if out.layout is not _strided or (out.numel() and (out.numel() > _SMALL or not lies_in_bytes(out))):
         return None
     made = torch.empty_strided(out.shape, out.stride(), dtype=out.dtype, device=CPU)
-    if elements:  # not every kernel writes to all of it
-        nbytes, at, start = out.nbytes, made.data_ptr(), out.data_ptr()
-        BYTES[at : at + nbytes] = BYTES[start : start + nbytes]
+    copy_bytes(out, made, out.nbytes)  # not every kernel writes to all of it
     return made
 
 
@@ -140,16 +137,6 @@ def _fits(out: torch.Tensor, inputs: Sequence[torch.Tensor]) -> bool:
     if not inputs or inputs[0].shape != shape:
         return False
     return all(
-        (tensor.shape == shape or not tensor.dim()) and (not _same_memory(out, tensor) or _same_elements(out, tensor))
+        (tensor.shape == shape or not tensor.dim()) and (not _same_memory(out, tensor) or same_elements(out, tensor))
         for tensor in inputs
-    )
-
-
-def _same_elements(out: torch.Tensor, tensor: torch.Tensor) -> bool:
-    """Whether each element of one is the same of the other, as in ``add(x[i], y, out=x[i])``."""
-    return (
-        out.data_ptr() == tensor.data_ptr()
-        and out.shape == tensor.shape
-        and out.stride() == tensor.stride()
-        and out.dtype is tensor.dtype
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -22,3 +22,16 @@ def _installed_device(request: pytest.FixtureRequest) -> Iterator[None]:
         device.install()
     with device.use_policy(device.UNLIMITED):
         yield
+
+
+@pytest.fixture
+def long_way(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bool], None]]:
+    """Has every operator take the long way, or the short one again."""
+    from relay.device.policy import CURRENT
+
+    def take(long: bool) -> None:
+        monkeypatch.setattr(CURRENT, "one_way", long)
+        CURRENT.put(CURRENT.policy)
+
+    yield take
+    take(False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import struct
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,20 +14,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed: nothing of 
 
 import relay.device as device  # noqa: E402
 from relay.device import written as written_module  # noqa: E402
-from relay.device.policy import CURRENT  # noqa: E402
 
 pytestmark = pytest.mark.torch
 HUGE = [2**60] * 20
-
-
-@pytest.fixture
-def long_way(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bool], None]]:
-    def take(long: bool) -> None:
-        monkeypatch.setattr(CURRENT, "one_way", long)
-        CURRENT.put(CURRENT.policy)
-
-    yield take
-    take(False)
 
 
 def _outcome(work: Callable[[], Any]) -> tuple[object, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,16 +18,6 @@ from relay.device.meter import Memo  # noqa: E402
 from relay.device.policy import CURRENT  # noqa: E402
 
 pytestmark = pytest.mark.torch
-
-
-@pytest.fixture
-def long_way(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bool], None]]:
-    def take(long: bool) -> None:
-        monkeypatch.setattr(CURRENT, "one_way", long)
-        CURRENT.put(CURRENT.policy)
-
-    yield take
-    take(False)
 
 
 def _counted(work: Callable[[], Any]) -> tuple[Any, device.MeterSnapshot]:
