@@ -12,8 +12,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Column, Table
 
-from relay.cli.terminal import Terminal, count
+from relay.cli.terminal import Terminal
 from relay.domain.allowlist import parse
+from relay.domain.words import plural
 from relay.errors import SettingsError
 from relay.services.device_configs import CAPABILITY
 from selector.configs import ConfigProblem, ConfigSource, lint
@@ -76,8 +77,8 @@ def lint_files(
         for problem in problems:
             console.print(str(problem))
     errors = sum(p.level == "error" for p in problems)
-    found = count(errors, "error"), count(len(problems) - errors, "warning")
-    console.print(", ".join((count(len(sources), "config"), *found)))
+    found = plural(errors, "error"), plural(len(problems) - errors, "warning")
+    console.print(", ".join((plural(len(sources), "config"), *found)))
     return 1 if errors else 0
 
 

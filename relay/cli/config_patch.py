@@ -19,6 +19,7 @@ from rich.console import Console
 
 from relay.cli.config import read_text
 from relay.cli.terminal import Terminal
+from relay.domain.words import plural
 from relay.errors import SettingsError
 from relay.services.device_configs import DeviceConfigs, load_device
 from relay.services.patch_body import body, title
@@ -196,7 +197,7 @@ def _deliver(
     text = unified(device.texts, after)
     if to.out is not None:
         to.out.write_text(text, encoding="utf-8")
-        console.print(f"{to.out}: {len(changed)} files change; git apply takes it in {folder}")
+        console.print(f"{to.out}: {plural(len(changed), 'file')} changed; git apply takes it in {folder}")
     if to.branch:
         commit = to_branch(folder, to.branch, changed, title(proposals), body(proposals, text, collected))
         console.print(f"branch {to.branch}: {commit}")

@@ -12,7 +12,8 @@ from yaml import YAMLError
 
 from relay.cli.config import read_text, yaml_files
 from relay.cli.explain import dtype_word, op_word
-from relay.cli.terminal import Terminal, count
+from relay.cli.terminal import Terminal
+from relay.domain.words import plural
 from relay.errors import SettingsError
 from relay.services.device_configs import CAPABILITY
 from selector.configs import ConfigSource, load_capability, load_configs
@@ -48,9 +49,9 @@ def run_import(paths: Sequence[Path], out: Path, *, force: bool = False, console
         (out / source.name).write_text(source.text, encoding="utf-8")
     before, after = (sum(len(s.text) for s in ss) for ss in (sources.values(), found.files))
     console.print(
-        f"{count(len(sources), 'config')}: {count(found.reasons, 'reason')} and {count(found.issues, 'issue')} "
+        f"{plural(len(sources), 'config')}: {plural(found.reasons, 'reason')} and {plural(found.issues, 'issue')} "
         "out of comments, "
-        f"{found.split} entries split by reason, {found.sharing} share {SHEET}; "
+        f"{plural(found.split, 'entry', 'entries')} split by reason, {found.sharing} share {SHEET}; "
         f"{before:,} characters before, {after:,} now"
     )
     console.print(f"relay config lint {out} shows what is left to mend")
@@ -69,7 +70,7 @@ def run_fmt(paths: Sequence[Path], *, check: bool = False, console: Console | No
             console.print(f"{'would change' if check else 'changed'} {path}")
             if not check:
                 path.write_text(formatted, encoding="utf-8")
-    console.print(f"{count(changed, 'file')} {'would change' if check else 'changed'}")
+    console.print(f"{plural(changed, 'file')} {'would change' if check else 'changed'}")
     return 1 if check and changed else 0
 
 
@@ -131,7 +132,7 @@ def run_diff(
         variants = f"{', '.join(ops_named[:SHOWN])}{more} × {', '.join(map(dtype_word, change.dtypes))}"
         console.print(Text.assemble(f"  {change.before} -> ", (str(change.after), "bold"), f"  {variants}"))
         console.print(f"    {change.was_by or '-'} -> {change.is_by or '-'}  {change.reason}")
-    console.print(f"{count(len(tests), 'test')} compared, {len({c.test for c in changes})} changed")
+    console.print(f"{plural(len(tests), 'test')} compared, {len({c.test for c in changes})} changed")
     return 1 if changes else 0
 
 
@@ -162,9 +163,8 @@ def run_propose(
                 raise SettingsError(f"{path}:{number}: not a result: {exc}", "relay run --out writes them") from exc
     found = propose(lines, extends, evidence=evidence)
     out.write_text(found.text, encoding="utf-8")
-    console.print(
-        f"{out}: entries: {found.entries}, for {count(found.files, 'file')}, out of {count(len(lines), 'result')}"
-    )
+    made = f"{plural(found.entries, 'entry', 'entries')} for {plural(found.files, 'file')}"
+    console.print(f"{out}: {made}, out of {plural(len(lines), 'result')}")
     for test in found.unexplained:
         console.print(f"not explained by a limit of the device: {test}")
     return 1 if found.unexplained else 0

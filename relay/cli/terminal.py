@@ -27,8 +27,3 @@ class Terminal(Console):
     def render(self, renderable: Any, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(inert(segment.text), segment.style)
-
-
-def count(n: int, noun: str) -> str:
-    """``1 file``, ``3 files``."""
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
+from relay.domain.words import plural
 from relay.errors import BadRequest, DocumentError, RelayError, SettingsError
 from relay.services import allowlists
 from relay.services.config_entries import STATES, Line, blame, counted, entries
@@ -21,7 +22,6 @@ from relay.store.db import reading
 from relay.web import configured
 from relay.web.page_route import PageRoute
 from relay.web.pages_render import render
-from relay.web.pages_text import plural
 from selector.errors import SelectorError
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)

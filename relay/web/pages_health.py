@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from relay.domain.words import plural
 from relay.web.pages_sentences import no_worker, stuck
-from relay.web.pages_text import duration, plural
+from relay.web.pages_text import duration
 
 Map = dict[str, Any]
 OK, OFF, WARN, BAD = "ok", "off", "warn", "bad"

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
 from relay import __version__
+from relay.domain.words import plural
 from relay.errors import BadRequest, Forbidden, Unauthorized
 from relay.store import views_health, views_ops
 from relay.store.db import reading
@@ -18,7 +19,7 @@ from relay.store.outbox_ops import STATES
 from relay.web.page_route import SIGN_IN, PageRoute
 from relay.web.pages_render import render
 from relay.web.pages_sentences import stuck
-from relay.web.pages_text import duration, plural
+from relay.web.pages_text import duration
 from relay.web.viewers import viewer_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)

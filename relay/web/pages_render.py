@@ -13,6 +13,7 @@ from fastapi import Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from relay.domain.providers import BUILT_IN
+from relay.domain.words import plural
 from relay.settings import Settings, pages_of
 from relay.web import pages_gantt, pages_pictures, pages_sentences, sessions
 from relay.web import pages_text as text
@@ -58,7 +59,7 @@ def environment() -> Environment:
         stamp=text.stamp,
         iso=text.iso,
         number=text.number,
-        plural=text.plural,
+        plural=plural,
         short=text.short,
         tag=text.tag,
         https=text.https,

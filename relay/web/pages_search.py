@@ -10,11 +10,12 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from relay.domain.search import understand
+from relay.domain.words import plural
 from relay.store import views_search
 from relay.store.db import reading
 from relay.web.page_route import PageRoute
 from relay.web.pages_render import render
-from relay.web.pages_text import plural, tag, test_href
+from relay.web.pages_text import tag, test_href
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Text = Annotated[str, Query(max_length=2000)]

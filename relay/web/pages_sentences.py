@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from relay.domain.words import plural
 from relay.store.views_health import notes as health_notes
-from relay.web.pages_text import duration, plural, standing
+from relay.web.pages_text import duration, standing
 
 Map = dict[str, Any]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from relay.domain.words import plural
 from relay.store.views_parts import CLOSED, FAILING
-from relay.web.pages_text import duration, plural
+from relay.web.pages_text import duration
 
 Map = dict[str, Any]
 

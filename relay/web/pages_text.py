@@ -9,6 +9,8 @@ from urllib.parse import quote, urlsplit
 
 from markupsafe import Markup, escape
 
+from relay.domain.words import plural
+
 Map = dict[str, Any]
 
 CHIPS: dict[str, tuple[str, str, str]] = {
@@ -183,11 +185,6 @@ def iso(seconds: float) -> str:
 
 def number(value: float | None) -> str:
     return "–" if value is None else f"{value:,.0f}"
-
-
-def plural(n: int, one: str, many: str = "") -> str:
-    """``3 tests``; ``many`` defaults to ``one`` with an s."""
-    return f"{number(n)} {one if n == 1 else many or one + 's'}"
 
 
 def breaks(name: str) -> Markup:
