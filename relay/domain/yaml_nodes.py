@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import yaml
 
 from relay.errors import DocumentError
+from selector.configs.nodes import tab_hint
 
 _NULL = "tag:yaml.org,2002:null"
 
@@ -98,10 +99,7 @@ class NodeReader:
 
     def _mend(self, line: int) -> str:
         """What YAML's own message does not say: it is a tab, which nobody sees; or an @ that it reserves."""
-        text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
-        if "\t" in text[: len(text) - len(text.lstrip())]:
-            return "a tab is there: indent with spaces"
-        return self._quoting(line)
+        return tab_hint(self.lines, line) or self._quoting(line)
 
     def _quoting(self, line: int) -> str:
         """A hint that shows the line with its bare @names quoted."""

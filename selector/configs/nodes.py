@@ -7,7 +7,7 @@ PyYAML's ``safe_load`` forgets places, and lets a duplicate key win without a wo
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import yaml
@@ -49,10 +49,9 @@ def kind(node: Node) -> str:
     return f"{word} {str(node.value)[:60]!r}"
 
 
-def _tab_hint(text: str, line: int) -> str:
-    """What YAML's own message does not say: it is a tab, which nobody sees."""
-    lines = text.splitlines()
-    said = lines[line - 1] if line <= len(lines) else ""
+def tab_hint(lines: Sequence[str], line: int) -> str:
+    """What YAML's own message does not say of a line, counted from 1: it is a tab, which nobody sees. Else nothing."""
+    said = lines[line - 1] if 0 < line <= len(lines) else ""
     return "a tab is there: indent with spaces" if "\t" in said[: len(said) - len(said.lstrip())] else ""
 
 
@@ -104,7 +103,9 @@ class Document:
             mark = e.problem_mark or e.context_mark
             line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
             message = f"not valid YAML: {e.problem or e.context}"
-            said = ConfigProblem(self.name, line, column, "error", "config-yaml", message, _tab_hint(text, line))
+            said = ConfigProblem(
+                self.name, line, column, "error", "config-yaml", message, tab_hint(text.splitlines(), line)
+            )
             self.problems.append(said)
             return None
         except yaml.YAMLError as e:  # a character that YAML does not allow
