@@ -31,21 +31,40 @@ def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _seen_by_the_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of ``TensorLikePair`` over CPU tensors of the same memory."""
+    """A method of ``TensorLikePair`` over tensors of the CPU: the same, lent, or others of the same memory."""
     if getattr(function, _MARK, False):
         return function
     import torch
 
+    from relay.device.labels import FOUND, SET, Loan, NotLent, others
     from relay.device.memory import device_alias
 
+    plain = (torch.Tensor, torch.nn.Parameter)
+
     def seen(value: Any) -> Any:
-        if type(value) in (torch.Tensor, torch.nn.Parameter) and not value.is_cpu:
+        if type(value) in plain and not value.is_cpu:
             alias = device_alias(value)
             return value if alias is None else alias
         return value
 
     @functools.wraps(function)
     def compare(self: Any, actual: Any, expected: Any, *args: Any, **kwargs: Any) -> Any:
+        labels = FOUND.labels
+        if labels is not None and others() <= FOUND.bystanders:
+            loan = Loan(labels)
+            try:
+                for value in (actual, expected):
+                    if type(value) in plain and not value.is_cpu:
+                        loan.take(value)
+            except NotLent:
+                pass
+            else:
+                lend, back = loan.words()
+                try:
+                    SET(lend)
+                    return function(self, actual, expected, *args, **kwargs)
+                finally:
+                    SET(back)
         return function(self, seen(actual), seen(expected), *args, **kwargs)
 
     setattr(compare, _MARK, True)

@@ -7,18 +7,17 @@ from typing import Any
 import torch
 
 from relay.device import numerics
+from relay.device.labels import FOUND, NOT_LENT, SET, Loan, NotLent, lent, others
 from relay.device.memory import (
-    CPU,
-    CPU_KEYS,
     NAME,
     STRIDED,
-    adopt,
     alias_within,
     as_plain,
     copy_bytes,
     cpu_alias,
     device_alias,
     host_view,
+    kept,
     lies_in_bytes,
     new_tensor,
     refuse_layout,
@@ -26,7 +25,9 @@ from relay.device.memory import (
 )
 from relay.device.meter import METER
 from relay.device.policy import CURRENT
+from relay.device.words import CPU_KEYS
 
+_copy = torch.ops.aten.copy_.default._handle.redispatch_boxed
 _clone = torch.ops.aten.clone.default._handle.redispatch_boxed
 _to_copy = torch.ops.aten._to_copy.default._handle.redispatch_boxed
 _same_memory = torch._C._is_alias_of
@@ -38,7 +39,29 @@ def copy_from(src: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) 
     """``aten::_copy_from``: host to device, back, or within it, with conversion of dtype and layout of strides."""
     if not isinstance(src, torch.Tensor):  # a number that torch wrapped
         src = torch.tensor(src)
-    _copied(as_plain(src), as_plain(dst))
+    src_, dst_ = as_plain(src), as_plain(dst)
+    labels = FOUND.labels
+    if labels is None or others() > FOUND.bystanders or CURRENT.policy.changes_numbers:
+        _copied(src_, dst_)
+        return dst
+    loan = Loan(labels)
+    try:
+        for tensor in (dst_, src_):
+            if not tensor.is_cpu:
+                loan.take(tensor)
+    except NotLent:
+        _copied(src_, dst_)
+        return dst
+    lend, back = loan.words()
+    try:
+        SET(lend)
+        _copy(CPU_KEYS, dst_, src_)
+    finally:
+        SET(back)
+    if len(loan.tensors) == 2:
+        _count_device_copy(src_, dst_)
+    else:
+        METER.transfer("h2d_bytes" if src_.is_cpu else "d2h_bytes", src_.nbytes)
     return dst
 
 
@@ -68,13 +91,14 @@ def _copied(src: torch.Tensor, dst: torch.Tensor) -> None:
 
 def clone(self: torch.Tensor, *, memory_format: torch.memory_format | None = None) -> torch.Tensor:
     """``aten::clone``: in one trip, where torch's own takes three (strides, memory, copy)."""
-    alias = device_alias(self)
-    if alias is None:
-        refuse_layout(self, "aten::clone")
-    if memory_format is None:
-        out = adopt(_clone(CPU_KEYS, alias))
-    else:
-        out = adopt(_clone(CPU_KEYS, alias, memory_format=memory_format))
+    options = {} if memory_format is None else {"memory_format": memory_format}
+    copy = lent(FOUND.labels, _clone, self, **options)
+    if copy is NOT_LENT:
+        alias = device_alias(self)
+        if alias is None:
+            refuse_layout(self, "aten::clone")
+        copy = _clone(CPU_KEYS, alias, **options)
+    out = kept(copy)
     policy = CURRENT.policy
     if policy.changes_numbers:
         numerics.apply(policy, cpu_alias(out))
@@ -109,20 +133,27 @@ def to_copy(
     The key is chosen from the tensor *and* the device asked for, so tensors of the host come here too.
     """
     self = as_plain(self)
-    if (dtype is None or dtype is self.dtype) and memory_format in _AS_IT_IS and layout in STRIDED:
-        copied = _sent(self) if self.is_cpu else _fetched(self, device)
+    from_host = self.is_cpu
+    same = dtype is None or dtype is self.dtype
+    if same and memory_format in _AS_IT_IS and layout in STRIDED:
+        copied = _sent(self) if from_host else _fetched(self, device)
         if copied is not None:
             return copied
-    alias = None if self.is_cpu else device_alias(self)
-    strided = alias is not None or (self.layout is torch.strided and not self.is_quantized)
-    if not strided or layout not in STRIDED:
-        refuse_layout(self, "aten::_to_copy")
     options: dict[str, Any] = {}
-    if dtype is not None:
-        options["dtype"] = dtype
-    if memory_format is not None:
+    if memory_format not in _AS_IT_IS:
         options["memory_format"] = memory_format
-    if alias is None:
+    if not same:
+        options["dtype"] = dtype
+    convert = _clone if same else _to_copy
+    out: Any = NOT_LENT if from_host or layout not in STRIDED else lent(FOUND.labels, convert, self, **options)
+    if out is NOT_LENT:
+        alias = None if from_host else device_alias(self)
+        strided = alias is not None or (self.layout is torch.strided and not self.is_quantized)
+        if not strided or layout not in STRIDED:
+            refuse_layout(self, "aten::_to_copy")
+        if alias is not None:
+            out = convert(CPU_KEYS, alias, **options)
+    if from_host:
         if memory_format in _AS_IT_IS and self.is_contiguous():
             made = new_tensor(self.shape, self.stride(), dtype or self.dtype)
         else:
@@ -133,12 +164,11 @@ def to_copy(
         numerics.apply(CURRENT.policy, target)
         METER.transfer("h2d_bytes", self.nbytes)
         return made
-    out = _to_copy(CPU_KEYS, alias, **options)
     if device is None or device.type == NAME:
-        moved = adopt(out)
+        moved = kept(out)
         policy = CURRENT.policy
         if policy.changes_numbers:
-            numerics.apply(policy, out)
+            numerics.apply(policy, cpu_alias(moved))
         _count_device_copy(self, moved)
         return moved
     METER.transfer("d2h_bytes", self.nbytes)
@@ -159,13 +189,14 @@ def _sent(src: torch.Tensor) -> torch.Tensor | None:
 
 
 def _fetched(src: torch.Tensor, device: torch.device | None) -> torch.Tensor | None:
-    """A tensor of the device as it is on the host, if that is what is asked for, and a matter of bytes."""
-    if device is None or device.type != "cpu" or not lies_in_bytes(src):
+    """A tensor of the device as it is on the host, if that is what is asked for."""
+    if device is None or device.type != "cpu":
         return None
-    made = torch.empty_strided(src.shape, src.stride(), dtype=src.dtype, device=CPU)
-    copy_bytes(src, made, src.nbytes)
-    METER.transfer("d2h_bytes", src.nbytes)
-    return made
+    fetched: torch.Tensor = lent(FOUND.labels, _clone, src)
+    if fetched is NOT_LENT:
+        return None
+    METER.transfer("d2h_bytes", fetched.nbytes)
+    return fetched
 
 
 def copy_from_and_resize(src: torch.Tensor, dst: torch.Tensor) -> torch.Tensor:
@@ -173,8 +204,3 @@ def copy_from_and_resize(src: torch.Tensor, dst: torch.Tensor) -> torch.Tensor:
     if src.shape != dst.shape:
         dst.resize_(src.size())
     return copy_from(src, dst)
-
-
-def lazy_clone(self: torch.Tensor) -> torch.Tensor:
-    """``aten::_lazy_clone``, done at once: copy-on-write asks for a C++ allocator, which ends the process."""
-    return self.clone(memory_format=torch.preserve_format)

@@ -14,16 +14,17 @@ from typing import Any
 
 import torch
 
-from relay.device.memory import CPU, CPU_KEYS, DL_DTYPES, DL_EXT, NAME, STRIDED, adopt, check_result, device_alias, flip
+from relay.device.dlpack import DL_DTYPES
+from relay.device.labels import FOUND, NOT_LENT, lent
+from relay.device.memory import NAME, STRIDED, check_result, is_device, kept
 from relay.device.meter import METER
 from relay.device.plain import cost_of
 from relay.device.plan import Kernel, overload, plan_of
 from relay.device.policy import CURRENT, Policy
+from relay.device.words import CPU, CPU_KEYS, TORCHS_OWN_KEYS
 
 _MOST = 1 << 16
 """Elements that a factory makes in one trip."""
-# Composite kernels are those of no backend, too; called so they go on to the device's own operators.
-_TORCHS_OWN = torch._C.DispatchKeySet(torch._C.DispatchKey.Undefined)
 # What the writer itself was found to cost says nothing of whether memory may be made: it may be given what another
 # policy let through.
 _FACTORY = "made"
@@ -107,14 +108,13 @@ def _kernel(name: str, way: Way) -> Kernel:
 
     def kernel(*args: Any, device: torch.device | None = None, layout: Any = None, **options: Any) -> torch.Tensor:
         def torchs_own() -> torch.Tensor:
-            own: torch.Tensor = make(_TORCHS_OWN, *args, device=device, layout=layout, **options)
+            own: torch.Tensor = make(TORCHS_OWN_KEYS, *args, device=device, layout=layout, **options)
             return own
 
         costs = CURRENT.costs.get(plan)
-        alias = device_alias(args[0]) if like and costs is not None else None
         if (
             costs is None
-            or (like and alias is None)
+            or (like and not is_device(args[0]))
             or not (count := elements(*args)) <= _MOST
             or layout not in STRIDED
             or options.get("pin_memory")
@@ -126,7 +126,12 @@ def _kernel(name: str, way: Way) -> Kernel:
             if not _may_be(CURRENT.policy, dtype, count):
                 return torchs_own()
         try:
-            made: torch.Tensor = make(CPU_KEYS, *((alias, *args[1:]) if like else args), device=CPU, **options)
+            if like:
+                made = lent(FOUND.labels, make, *args, device=CPU, **options)
+                if made is NOT_LENT:
+                    return torchs_own()
+            else:
+                made = make(CPU_KEYS, *args, device=CPU, **options)
             key = (made.shape, made.dtype, _FACTORY)
             cost = costs.get(key)
             if cost is None:
@@ -135,11 +140,9 @@ def _kernel(name: str, way: Way) -> Kernel:
         except (RuntimeError, ValueError, TypeError, IndexError):
             # Torch's own says so, of the device, and after it asked for the memory that the meter counts.
             return torchs_own()
-        if made.dtype in DL_DTYPES:
-            out = flip(made, DL_EXT)
+        out = kept(made)
+        if out is made or made.dtype in DL_DTYPES:  # or else the device was asked for memory
             METER.allocation(0 if grows else made.nbytes)
-        else:
-            out = adopt(made)  # which asks the device for memory
         METER.add(cost)
         return out
 

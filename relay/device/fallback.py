@@ -14,11 +14,9 @@ import torch
 
 from relay.device import numerics, plain, written
 from relay.device.errors import UnsupportedDtype
+from relay.device.labels import FOUND
 from relay.device.memory import (
-    CPU,
-    CPU_KEYS,
     NAME,
-    SEES_CAPSULES,
     adopt,
     alias_within,
     cpu_alias,
@@ -33,6 +31,7 @@ from relay.device.memory import (
 from relay.device.meter import METER
 from relay.device.plan import Kernel, Plan, plan_of
 from relay.device.policy import CURRENT, Verdict
+from relay.device.words import CPU, CPU_KEYS
 
 _Tensor = torch.Tensor
 _strided = torch.strided
@@ -150,10 +149,11 @@ def _made(plan: Plan) -> Kernel:
         return run(plan, args, kwargs)
 
     plan.kernel = kernel
-    if SEES_CAPSULES and plan.plain:
-        plan.kernel = plain.kernel_for(plan, general)
-    elif SEES_CAPSULES and plan.writes_out:
-        plan.kernel = written.kernel_for(plan, general)
+    labels = FOUND.labels
+    if labels is not None and plan.plain:
+        plan.kernel = plain.kernel_for(plan, general, labels)
+    elif labels is not None and plan.writes_out:
+        plan.kernel = written.kernel_for(plan, general, labels)
     return plan.kernel
 
 
@@ -168,6 +168,8 @@ def run(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         and plan not in CURRENT.costs
     ):
         plain.remember(plan)
+        if plan in CURRENT.costs and plan.kernel is not None:
+            return plan.kernel(*args, **kwargs)  # the short way, now that it is known to be open
     call = Call(plan)
     if plan.writes:
         # what is written to may lie over what is read: kernels refuse that, and see it by the storage alone

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from relay.device.memory import CPU, NAME
+from relay.device.memory import NAME
+from relay.device.words import CPU
 
 _enabled = False
 

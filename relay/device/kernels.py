@@ -11,8 +11,8 @@ import torch
 
 from relay.device import copies
 from relay.device.fallback import fallback
+from relay.device.lazy import lazy_clone
 from relay.device.memory import (
-    CPU_KEYS,
     MOST,
     allocate_bytes,
     contiguous_strides,
@@ -27,6 +27,7 @@ from relay.device.meter import METER
 from relay.device.plan import Kernel, overload
 from relay.device.policy import CURRENT
 from relay.device.storage import bytes_of, give
+from relay.device.words import CPU_KEYS
 
 _aten = torch.ops.aten
 _CHANNELS_LAST = (torch.channels_last, torch.channels_last_3d)
@@ -53,7 +54,7 @@ _READ: dict[torch.dtype, tuple[Any, int]] = {
         (torch.bool, ctypes.c_bool),
     )
 }
-_RETYPING = frozenset(["view.dtype", "view_as_real", "view_as_complex"])
+RETYPING = frozenset(["view.dtype", "view_as_real", "view_as_complex"])
 
 
 def metadata_kernel(name: str) -> Kernel:
@@ -65,7 +66,7 @@ def metadata_kernel(name: str) -> Kernel:
         CURRENT.policy.check_dtype(out.dtype)
         return out
 
-    return retyping if name in _RETYPING else kernel
+    return retyping if name in RETYPING else kernel
 
 
 _set_within = metadata_kernel("set_.source_Storage_storage_offset")
@@ -252,7 +253,7 @@ DIRECT: dict[str, Kernel] = {
     "_copy_from_and_resize": copies.copy_from_and_resize,
     "_local_scalar_dense": local_scalar_dense,
     "clone": copies.clone,
-    "_lazy_clone": copies.lazy_clone,
+    "_lazy_clone": lazy_clone,
     "set_.source_Tensor": set_tensor,
     "set_.source_Storage": set_storage,
     "set_.source_Storage_storage_offset": set_within,

@@ -1,105 +1,40 @@
-"""Memory of the device: real PrivateUse1 tensors over host memory, made through DLPack.
+"""Memory of the device: real PrivateUse1 tensors over host memory.
 
-torch maps DLPack's device type 12 (kDLExtDev) to PrivateUse1. A capsule's header is plain memory, so
-
-* fresh device memory is one C block ``[DLManagedTensor | shape, strides | data]`` whose deleter is libc's ``free``:
-  torch frees tensors while a Python exception is in flight and after the interpreter is gone, and a Python deleter
-  then dies with "SystemError: error return without exception set" or worse;
-* a CPU tensor becomes a device tensor, and back, **without a copy**: export it to a capsule, overwrite the device type
-  in the header, import it again. torch's own deleter keeps the other tensor alive, again without any Python.
-
-Fresh memory is aligned to a stick (128 bytes); results of kernels are as torch's CPU allocator aligns (64 bytes).
+Fresh memory is torch's own, labelled as the device's (`relay.device.labels`) and aligned to a stick, 128 bytes; results
+of kernels are as torch's CPU allocator aligns (64 bytes). With a torch whose labels are not known all of it goes
+through DLPack, and is as that aligns.
 """
 
 from __future__ import annotations
 
 import ctypes
 import re
-import struct
-import sys
 from collections.abc import Sequence
 from functools import lru_cache
 
 import torch
 
+from relay.device.dlpack import DL_CPU, DL_DTYPES, DL_EXT, EXPORT, IMPORT, device_word, flip
 from relay.device.errors import OutOfMemory, UnsupportedLayout
+from relay.device.labels import FOUND
 from relay.device.meter import METER
 from relay.device.policy import CURRENT
+from relay.device.words import BYTES, CPU, CPU_KEYS, WORDS
 
 NAME = "spyre"
-CPU = torch.device("cpu")
-CPU_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 STICK = 128
-DL_CPU, DL_EXT = 1, 12
-"""A capsule's device as one word: the type, and above it the number 0."""
-_TENSOR = b"dltensor"
-
 _libc = ctypes.CDLL(None)
-_FREE = ctypes.cast(_libc.free, ctypes.c_void_p).value
+_free = _libc.free
+_free.argtypes = [ctypes.c_void_p]
+_free.restype = None
 _aligned_alloc = _libc.aligned_alloc
 _aligned_alloc.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
 _aligned_alloc.restype = ctypes.c_void_p
-_new_capsule = ctypes.pythonapi.PyCapsule_New
-_new_capsule.restype = ctypes.py_object
-_new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_pointer.restype = ctypes.c_void_p
-_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-# All memory as one array: an index is cheaper than an object made for an address, and every operator flips three.
-WORDS = (ctypes.c_int64 * (2**59)).from_address(0)
-_BYTES = memoryview(WORDS).cast("B")  # to copy by slices, which costs a quarter of ctypes.memmove
-EXPORT = torch._C._to_dlpack
-IMPORT = torch._C._from_dlpack
 _typed_empty = torch._C._acc.create_empty_tensor
 _storage_at = torch._C._construct_storage_from_data_pointer
 _below_autograd = torch._C._AutoDispatchBelowAutograd
 _set = torch.ops.aten.set_.source_Storage_storage_offset._handle.redispatch_boxed
 _as_strided = torch.ops.aten.as_strided.default._handle.redispatch_boxed
-
-CAPSULE = object.__basicsize__
-"""Where a capsule keeps its pointer, from its ``id``. CPython asks for a call that takes as long as all the rest."""
-
-
-def _capsules_are_as_thought() -> bool:
-    capsule = EXPORT(torch.empty(0))
-    return bool(
-        sys.implementation.name == "cpython" and WORDS[(id(capsule) + CAPSULE) >> 3] == _pointer(capsule, _TENSOR)
-    )
-
-
-SEES_CAPSULES = _capsules_are_as_thought()
-"""Whether `CAPSULE` holds in this interpreter; where it does not, operators take the long way."""
-
-
-def device_word(capsule: object) -> int:
-    """Where the device of a capsule's header lies, as an index of `WORDS`."""
-    if SEES_CAPSULES:
-        return (WORDS[(id(capsule) + CAPSULE) >> 3] + 8) >> 3
-    return int(_pointer(capsule, _TENSOR) + 8) >> 3
-
-
-# data pointer, device type and id, ndim, dtype code/bits/lanes, shape, strides, byte offset, context, deleter
-_HEADER = struct.Struct("=QiiiBBHQQQQQ")
-# kDLInt 0, kDLUInt 1, kDLFloat 2, kDLBfloat 4, kDLComplex 5, kDLBool 6
-DL_DTYPES = {
-    torch.int8: (0, 8),
-    torch.int16: (0, 16),
-    torch.int32: (0, 32),
-    torch.int64: (0, 64),
-    torch.uint8: (1, 8),
-    torch.uint16: (1, 16),
-    torch.uint32: (1, 32),
-    torch.uint64: (1, 64),
-    torch.float16: (2, 16),
-    torch.float32: (2, 32),
-    torch.float64: (2, 64),
-    torch.bfloat16: (4, 16),
-    torch.complex32: (5, 32),
-    torch.complex64: (5, 64),
-    torch.complex128: (5, 128),
-    torch.bool: (6, 8),
-}
-
 
 STRIDED = (None, torch.strided)
 """What a call may say of the layout."""
@@ -122,34 +57,32 @@ def raise_if_out_of_memory(error: RuntimeError) -> None:
 
 
 def allocate(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """An uninitialised device tensor over a stick-aligned block. The dtype must be one DLPack knows."""
-    nbytes, whole, header, head, at_shape = _template(size, stride, dtype)
-    block = _aligned_alloc(STICK, whole)
-    if not block:
-        raise DeviceOutOfMemory(nbytes, CURRENT.policy.memory_bytes)
-    _BYTES[block : block + len(header)] = header
-    word = block >> 3
-    WORDS[word] = block + head
-    WORDS[word + 3] = block + _HEADER.size
-    WORDS[word + 4] = block + at_shape
+    """An uninitialised device tensor, aligned to a stick: memory of torch's, which torch can make larger and share."""
+    try:
+        made = torch.empty_strided(size, stride, dtype=dtype, device=CPU)
+    except (RuntimeError, TypeError):
+        refuse_size(size, stride, dtype)
+        raise
+    labels = FOUND.labels
+    if labels is None:
+        METER.allocation(made.untyped_storage().nbytes())
+        return flip(made, DL_EXT)
+    at = made._cdata >> 3
+    storage = WORDS[at + labels.storage] >> 3
+    address = WORDS[storage + labels.data]
+    nbytes = WORDS[storage + labels.nbytes]
+    if address % STICK:  # torch's is aligned to half of one, by the same C library and back to it
+        block = _aligned_alloc(STICK, -(-nbytes // STICK) * STICK)
+        if not block:
+            raise DeviceOutOfMemory(nbytes, CURRENT.policy.memory_bytes)
+        WORDS[storage + labels.data] = WORDS[storage + labels.context] = block
+        _free(address)
+    keys = at + labels.keys  # as `Labels.keep`, of what nobody else has seen
+    WORDS[keys] = labels.to_device[WORDS[keys]]
+    WORDS[at + labels.device] ^= labels.turn
+    WORDS[storage + labels.of_storage] = labels.ours
     METER.allocation(nbytes)
-    return IMPORT(_new_capsule(block, _TENSOR, None))
-
-
-@lru_cache(maxsize=4096)
-def _template(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> tuple[int, int, bytes, int, int]:
-    """Bytes of the data and of the block; the header but for its addresses, with sizes and strides behind it; the bytes
-    before the data; where the strides lie in the header."""
-    ndim = len(size)
-    nbytes = span(size, stride) * dtype.itemsize
-    head = -(-(_HEADER.size + 16 * ndim) // STICK) * STICK
-    code, bits = DL_DTYPES[dtype]
-    header = _HEADER.pack(0, DL_EXT, 0, ndim, code, bits, 1, 0, 0, 0, 0, _FREE)
-    whole = head + max(-(-nbytes // STICK), 1) * STICK
-    backwards = any(step < 0 and extent > 1 for extent, step in zip(size, stride, strict=True))
-    if nbytes > MOST or backwards or any(step > MOST for step in stride):
-        refuse_size(size, stride, dtype)  # what `IMPORT` has against a capsule ends the process
-    return nbytes, whole, header + struct.pack(f"={2 * ndim}q", *size, *stride), head, _HEADER.size + 8 * ndim
+    return made
 
 
 def refuse_size(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> None:
@@ -202,9 +135,8 @@ def new_tensor(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -
             if nbytes > MOST:
                 refuse_size(size, stride, dtype)
             raise DeviceOutOfMemory(nbytes, policy.memory_bytes)
-    if dtype in DL_DTYPES:
+    if dtype in DL_DTYPES or FOUND.labels is not None:
         return allocate(size, stride, dtype)
-    # float8 and bit types: DLPack's codes for them differ by version
     nbytes = span(size, stride) * dtype.itemsize
     if not 0 <= nbytes <= MOST:
         refuse_size(size, stride, dtype)
@@ -230,7 +162,7 @@ def copy_bytes(source: torch.Tensor | int, target: torch.Tensor, nbytes: int) ->
     if nbytes:
         start = source if isinstance(source, int) else source.data_ptr()
         at = target.data_ptr()
-        _BYTES[at : at + nbytes] = _BYTES[start : start + nbytes]
+        BYTES[at : at + nbytes] = BYTES[start : start + nbytes]
 
 
 def lies_in_bytes(tensor: torch.Tensor) -> bool:
@@ -270,13 +202,6 @@ def is_device(tensor: torch.Tensor) -> bool:
     return not tensor.is_cpu and tensor.device.type == NAME
 
 
-def flip(tensor: torch.Tensor, device_type: int) -> torch.Tensor:
-    """The same memory on the other device: `DL_CPU` or `DL_EXT`. Neither conj nor neg bit goes over."""
-    capsule = EXPORT(tensor)
-    WORDS[device_word(capsule)] = device_type
-    return IMPORT(capsule)
-
-
 def device_alias(tensor: torch.Tensor) -> torch.Tensor | None:
     """`cpu_alias` of a strided tensor, or None if it is not on this device, or not one that DLPack can describe (it is
     sparse, quantised, on meta). This is the hot path of every operator."""
@@ -286,10 +211,12 @@ def device_alias(tensor: torch.Tensor) -> torch.Tensor | None:
         capsule = EXPORT(tensor)
     except (BufferError, RuntimeError):
         return None
-    device = (WORDS[(id(capsule) + CAPSULE) >> 3] + 8) >> 3 if SEES_CAPSULES else device_word(capsule)
+    device = device_word(capsule)
     if WORDS[device] != DL_EXT:
         return None
     WORDS[device] = DL_CPU
+    if FOUND.labels is not None:
+        FOUND.labels.mark(tensor)  # of a copy-on-write clone that was a write
     return IMPORT(capsule)
 
 
@@ -310,6 +237,8 @@ def cpu_alias(tensor: torch.Tensor) -> torch.Tensor:
     """
     if tensor.dtype in DL_DTYPES:
         alias = flip(tensor, DL_CPU)
+        if FOUND.labels is not None:
+            FOUND.labels.mark(tensor)
     else:
         storage = tensor.untyped_storage()
         nbytes = storage.nbytes()
@@ -375,6 +304,15 @@ def adopt(result: torch.Tensor) -> torch.Tensor:
     if conj:
         out = torch._conj(out)
     return torch._neg_view(out) if neg else out
+
+
+def kept(result: torch.Tensor) -> torch.Tensor:
+    """As `adopt`, of a result that nobody else has: where it lies, if it can be."""
+    labels = FOUND.labels
+    if labels is None or not labels.keep(result):
+        return adopt(result)
+    check_result(result)
+    return result
 
 
 def view_like(base: torch.Tensor, alias_of_base: torch.Tensor, view: torch.Tensor) -> torch.Tensor:

@@ -2,8 +2,9 @@
 
 Layout of the map (version 1), little pieces of 8 bytes, signed, in the machine's byte order: slot 0 `MAGIC`, slot 1 the
 version, then one slot for each field of `MeterSnapshot` in the order of its definition. Reading takes no lock: an
-aligned 8-byte slot is read whole, and a child that is killed at any instant leaves at most the counters of its last
-kernel partly written (``kernels`` is written first). One process may write to a map at a time; give children that run
+aligned 8-byte slot is read whole. ``kernels`` is told at once; bytes, sticks, transfers and time are added up here
+first and told every few thousand kernels and by `Meter.snapshot`, for that is most of what counting costs: a child that
+is killed takes with it what it had not told. One process may write to a map at a time; give children that run
 side by side a map each (`Meter.bind`).
 """
 
@@ -13,7 +14,7 @@ import mmap
 import os
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
@@ -95,6 +96,7 @@ _KERNELS, _FALLBACKS, _COMPARISONS = _SLOT["kernels"], _SLOT["fallbacks"], _SLOT
 _READ, _WRITTEN, _STICKS = _SLOT["bytes_read"], _SLOT["bytes_written"], _SLOT["sticks"]
 _PADDING, _SPILLS, _NS = _SLOT["padding_bytes"], _SLOT["spills"], _SLOT["modelled_ns"]
 _D2D = _SLOT["d2d_bytes"]
+_OF_A_KERNEL = (_READ, _WRITTEN, _STICKS, _NS, _PADDING, _SPILLS, _D2D)
 _ALLOCS, _ALLOC_BYTES = _SLOT["allocations"], _SLOT["allocated_bytes"]
 
 
@@ -118,9 +120,20 @@ def _check(slots: memoryview) -> None:
         raise DeviceError("this map is not a meter's map of this version; make it with relay.device.new_meter_map()")
 
 
-Cost = tuple[int, int, int, int, int, int, int]
-"""Bytes read and written, sticks, modelled nanoseconds, padding bytes, spills, bytes copied within the device."""
-NOTHING: Cost = (0, 0, 0, 0, 0, 0, 0)
+class Cost:
+    """What one kind of kernel or transfer adds to the counters: (slot, amount) pairs. ``times``: how often it did since
+    the map was last told."""
+
+    __slots__ = ("amounts", "times")
+
+    def __init__(self, amounts: Iterable[tuple[int, int]]) -> None:
+        self.amounts = tuple(pair for pair in amounts if pair[1])
+        self.times = 0
+
+
+_NOTHING = Cost(())
+_MOST_TIMES, _MOST_KINDS = 255, 64
+"""A map lags behind by at most so many kernels of a kind, and so many kinds of kernels."""
 
 
 class Memo(dict[Any, Cost]):
@@ -160,19 +173,29 @@ class Meter:
     def __init__(self, shared: mmap.mmap | None = None) -> None:
         self._lock = threading.Lock()
         self._comparing = 0
+        self._owed: list[Cost] = []
         self._memos: weakref.WeakSet[Memo] = weakref.WeakSet()
-        self.set_machine(Machine())
+        self._transfers, self._allocations = self.memo(), self.memo()
         self.bind(shared if shared is not None else new_meter_map())
-        # A fork can happen while another thread holds the lock; nobody would ever release the child's copy of it.
-        os.register_at_fork(after_in_child=self._fresh_lock)
+        self.set_machine(Machine())
+        os.register_at_fork(after_in_child=self._begin_anew)
 
-    def _fresh_lock(self) -> None:
+    def _begin_anew(self) -> None:
+        # A fork can happen while another thread holds the lock; nobody would ever release the child's copy of it.
         self._lock = threading.Lock()
+        self._forget()  # the parent tells its map what it owes
+
+    def _forget(self) -> None:
+        for cost in self._owed:
+            cost.times = 0
+        self._owed.clear()
 
     def bind(self, shared: mmap.mmap) -> None:
         """Count into ``shared`` from now on."""
         slots = memoryview(shared).cast("q")
         _check(slots)
+        if self._owed:
+            self._settle()
         self.map = shared
         self._slots = slots
 
@@ -191,6 +214,8 @@ class Meter:
 
     def snapshot(self) -> MeterSnapshot:
         """The totals so far."""
+        with self._lock:
+            self._settle()
         return MeterSnapshot(*self._slots[_FIRST:_END].tolist())
 
     def comparing(self) -> Comparing:
@@ -212,39 +237,50 @@ class Meter:
         nanoseconds = moved / self._dram_gbps
         if macs:
             nanoseconds = max(nanoseconds, macs / self._macs_per_ns)
-        return (
-            read * stick,
-            written * stick,
-            read + written,
-            int(self._launch_ns + nanoseconds),
-            pad_in + pad_out,
-            int(moved > self._scratchpads),
-            copied,
-        )
+        amounts = (read * stick, written * stick, read + written, int(self._launch_ns + nanoseconds))
+        more = (pad_in + pad_out, int(moved > self._scratchpads), copied)
+        return Cost(zip(_OF_A_KERNEL, amounts + more, strict=True))
 
     def add(self, cost: Cost) -> None:
         """A kernel ran."""
-        slots = self._slots
         with self._lock:
-            if self._comparing:
-                slots[_COMPARISONS] += 1
-                return
-            slots[_KERNELS] += 1
-            read, written, sticks, nanoseconds, padding, spills, copied = cost
-            slots[_READ] += read
-            slots[_WRITTEN] += written
-            slots[_STICKS] += sticks
-            slots[_NS] += nanoseconds
-            if padding:
-                slots[_PADDING] += padding
-            if spills:
-                slots[_SPILLS] += spills
-            if copied:
-                slots[_D2D] += copied
+            self.add_alone(cost)
+
+    def add_alone(self, cost: Cost) -> None:
+        """`add` for a caller who knows that there is no other thread: the lock would cost as much as the counting."""
+        if self._comparing:
+            self._slots[_COMPARISONS] += 1
+            return
+        self._slots[_KERNELS] += 1
+        times = cost.times  # `_owe`, written out
+        cost.times = times + 1
+        if not times or times == _MOST_TIMES:
+            self._owed_anew(cost, times)
+
+    def _owe(self, cost: Cost) -> None:
+        times = cost.times
+        cost.times = times + 1
+        if not times or times == _MOST_TIMES:
+            self._owed_anew(cost, times)
+
+    def _owed_anew(self, cost: Cost, times: int) -> None:
+        if not times:
+            self._owed.append(cost)
+        if times or len(self._owed) == _MOST_KINDS:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Tell the map what it was not told yet."""
+        slots = self._slots
+        for cost in self._owed:
+            times, cost.times = cost.times, 0
+            for slot, amount in cost.amounts:
+                slots[slot] += times * amount
+        self._owed.clear()
 
     def kernel(self, inputs: Sequence[Any], outputs: Sequence[Any], macs: int = 0, copied: int = 0) -> None:
         """A kernel ran over these tensors (see `cost`)."""
-        self.add(NOTHING if self._comparing else self.cost(inputs, outputs, macs, copied))
+        self.add(_NOTHING if self._comparing else self.cost(inputs, outputs, macs, copied))
 
     def _sticks(self, tensors: Sequence[Any]) -> tuple[int, int]:
         sticks = padding = 0
@@ -268,16 +304,22 @@ class Meter:
     def transfer(self, field: str, size: int) -> None:
         """``size`` bytes went ``h2d_bytes`` or ``d2h_bytes``."""
         with self._lock:
-            if self._comparing:
-                return
-            self._slots[_SLOT[field]] += size
-            self._slots[_NS] += int(self._launch_ns + size / self._pcie_gbps)
+            if not self._comparing:
+                key = (field, size)
+                self._owe(self._transfers.get(key) or self._transfer_of(key))
+
+    def _transfer_of(self, key: tuple[str, int]) -> Cost:
+        field, size = key
+        nanoseconds = int(self._launch_ns + size / self._pcie_gbps)
+        return self._transfers.keep(key, Cost(((_SLOT[field], size), (_NS, nanoseconds))))
 
     def allocation(self, size: int) -> None:
         """The device gave out ``size`` bytes."""
         with self._lock:
-            self._slots[_ALLOCS] += 1
-            self._slots[_ALLOC_BYTES] += size
+            self._owe(self._allocations.get(size) or self._allocation_of(size))
+
+    def _allocation_of(self, size: int) -> Cost:
+        return self._allocations.keep(size, Cost(((_ALLOCS, 1), (_ALLOC_BYTES, size))))
 
 
 def stick_layout(shape: Sequence[int], itemsize: int, stick: int) -> tuple[int, int]:

@@ -14,196 +14,235 @@ import torch
 
 from relay.device import numerics
 from relay.device.errors import UnsupportedDtype
-from relay.device.memory import (
-    CAPSULE,
-    CPU_KEYS,
-    DL_CPU,
-    DL_EXT,
-    EXPORT,
-    IMPORT,
-    WORDS,
-    adopt,
-    check_result,
-    device_alias,
-    raise_if_out_of_memory,
-    refuse_layout,
-)
+from relay.device.labels import FOUND, SET, Labels, others
+from relay.device.memory import adopt, check_result, raise_if_out_of_memory, refuse_layout
 from relay.device.meter import METER, Cost, Memo
 from relay.device.plan import Kernel, Plan
 from relay.device.policy import CURRENT
+from relay.device.words import CPU_KEYS, WORDS
 
 General = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 _Tensor = torch.Tensor
 _strided = torch.strided
+write = WORDS.__setitem__
 NUMBERS = (bool, int, float, complex)
-_same_memory = torch._C._is_alias_of
 
 
-def kernel_for(plan: Plan, general: General) -> Kernel:
+def kernel_for(plan: Plan, general: General, labels: Labels) -> Kernel:
     """The kernel of a plain operator, to be registered. ``general`` is the long way."""
-    several = _several(plan, general)
+    several = _several(plan, general, labels)
     if plan.several or plan.tensor_at not in ([0], [0, 1]):
         return several
-    return _one(plan, general, several) if plan.tensors == 1 else _two(plan, general, several)
+    return _one(plan, general, several, labels) if plan.tensors == 1 else _two(plan, general, several, labels)
 
 
-def _one(plan: Plan, general: General, several: Kernel) -> Kernel:
+def _one(plan: Plan, general: General, several: Kernel, labels: Labels) -> Kernel:
     """Of an operator whose first argument is its only tensor. ``several`` takes what is not as simple as that."""
     call, writes_first, names_device = plan.call, plan.writes_first, plan.names_device
-    resolved, physical = plan.resolved, plan.physical
-    add = METER.add
+    at_device, at_keys, turn, to_cpu = labels.device, labels.keys, labels.turn, labels.to_cpu
+    at_storage, of_storage, cpu, ours = labels.storage, labels.of_storage, labels.cpu, labels.ours
+    add, handed_out = METER.add_alone, _handing_out(plan, labels)
 
     def kernel(first: Any, *rest: Any, **kwargs: Any) -> Any:
         costs = CURRENT.costs.get(plan)
-        if costs is None or (kwargs and names_device):
+        if costs is None or others() > FOUND.bystanders or (kwargs and names_device) or not isinstance(first, _Tensor):
             return general((first, *rest), kwargs)
-        try:
-            capsule = EXPORT(first)
-        except (BufferError, RuntimeError, TypeError):
+        at = first._cdata >> 3
+        device = at + at_device
+        keys = at + at_keys
+        where = WORDS[device]
+        whose = WORDS[keys]
+        cpus = to_cpu.get(whose)
+        storage = (WORDS[at + at_storage] >> 3) + of_storage
+        if cpus is None:
             return several(first, *rest, **kwargs)
-        device = (WORDS[(id(capsule) + CAPSULE) >> 3] + 8) >> 3
-        if WORDS[device] != DL_EXT or not (resolved or _physical(first)):
-            return several(first, *rest, **kwargs)
-        WORDS[device] = DL_CPU
-        alias = IMPORT(capsule)
         try:
-            result = call(CPU_KEYS, alias, *rest, **kwargs)
+            WORDS[device] = where ^ turn
+            WORDS[keys] = cpus
+            WORDS[storage] = cpu
+            result = call(CPU_KEYS, first, *rest, **kwargs)
         except RuntimeError as error:
             raise_if_out_of_memory(error)
             raise
-        if writes_first or result is alias:
+        finally:
+            WORDS[device] = where
+            WORDS[keys] = whose
+            WORDS[storage] = ours
+        if writes_first or result is first:
             key: tuple[Any, ...] = (first.shape, first.dtype)
             add(costs.get(key) or cost_of(plan, costs, key, (first,), (first,)))
             return first
         key = (first.shape, first.dtype, result.shape, result.dtype)
         cost = costs.get(key) or _cost_of_new(plan, costs, key, (first,), result)
-        out = _handed_out(plan, result, physical)
+        out = handed_out(result)
         add(cost)
         return out
 
     return kernel
 
 
-def _two(plan: Plan, general: General, several: Kernel) -> Kernel:
+def _two(plan: Plan, general: General, several: Kernel, labels: Labels) -> Kernel:
     """Of an operator whose first two arguments are its only tensors: as `_one`; the second may be a number."""
     both, scalar, writes_first, names_device = plan.call, plan.scalar_call, plan.writes_first, plan.names_device
-    resolved, physical = plan.resolved, plan.physical
-    add = METER.add
+    at_device, at_keys, turn, to_cpu = labels.device, labels.keys, labels.turn, labels.to_cpu
+    at_storage, of_storage, cpu, ours = labels.storage, labels.of_storage, labels.cpu, labels.ours
+    add, handed_out = METER.add_alone, _handing_out(plan, labels)
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         costs = CURRENT.costs.get(plan)
-        if costs is None or (kwargs and names_device) or len(args) < 2:
+        if costs is None or others() > FOUND.bystanders or (kwargs and names_device) or len(args) < 2:
             return general(args, kwargs)
-        first, second, *rest = args
-        try:
-            capsule = EXPORT(first)
-        except (BufferError, RuntimeError, TypeError):
+        first = args[0]
+        second = args[1]
+        if not isinstance(first, _Tensor):
+            return general(args, kwargs)
+        at = first._cdata >> 3
+        device = at + at_device
+        keys = at + at_keys
+        where = WORDS[device]
+        whose = WORDS[keys]
+        cpus = to_cpu.get(whose)
+        storage = (WORDS[at + at_storage] >> 3) + of_storage
+        if cpus is None:
             return several(*args, **kwargs)
-        device = (WORDS[(id(capsule) + CAPSULE) >> 3] + 8) >> 3
-        if WORDS[device] != DL_EXT or not (resolved or _physical(first)):
-            return several(*args, **kwargs)
-        WORDS[device] = DL_CPU
-        alias = IMPORT(capsule)
         if isinstance(second, _Tensor):
-            try:
-                capsule = EXPORT(second)
-            except (BufferError, RuntimeError):
+            at = second._cdata >> 3
+            device_2 = at + at_device
+            keys_2 = at + at_keys
+            where_2 = WORDS[device_2]
+            whose_2 = WORDS[keys_2]
+            cpus_2 = to_cpu.get(whose_2)
+            storage_2 = (WORDS[at + at_storage] >> 3) + of_storage
+            if cpus_2 is None:
                 return several(*args, **kwargs)
-            device = (WORDS[(id(capsule) + CAPSULE) >> 3] + 8) >> 3
-            if WORDS[device] != DL_EXT or not (resolved or _physical(second)):
-                return several(*args, **kwargs)
-            if writes_first and _same_memory(first, second):
-                return general(args, kwargs)
-            WORDS[device] = DL_CPU
-            call, other = both, IMPORT(capsule)
+            call = both
             inputs: tuple[torch.Tensor, ...] = (first, second)
             key: tuple[Any, ...] = (first.shape, first.dtype, second.shape, second.dtype)
         elif scalar is not None and isinstance(second, NUMBERS):
-            call, inputs, other, key = scalar, (first,), second, (first.shape, first.dtype)
+            device_2, keys_2, storage_2, where_2, whose_2, cpus_2 = device, keys, storage, where, whose, cpus
+            call, inputs, key = scalar, (first,), (first.shape, first.dtype)
         else:
             return several(*args, **kwargs)
         try:
-            result = call(CPU_KEYS, alias, other, *rest, **kwargs)
+            WORDS[device] = where ^ turn
+            WORDS[keys] = cpus
+            WORDS[storage] = cpu
+            WORDS[device_2] = where_2 ^ turn
+            WORDS[keys_2] = cpus_2
+            WORDS[storage_2] = cpu
+            result = call(CPU_KEYS, *args, **kwargs)
         except RuntimeError as error:
             raise_if_out_of_memory(error)
             raise
-        if writes_first or result is alias or result is other:
-            given = second if result is other else first
-            key = (*key, writes_first, result is other)
+        finally:
+            WORDS[device] = where
+            WORDS[keys] = whose
+            WORDS[storage] = ours
+            WORDS[device_2] = where_2
+            WORDS[keys_2] = whose_2
+            WORDS[storage_2] = ours
+        if writes_first or result is first or result is second:
+            given = second if result is second else first
+            key = (*key, writes_first, result is second)
             add(costs.get(key) or cost_of(plan, costs, key, inputs, (given,)))
             return given
         key = (*key, result.shape, result.dtype)
         cost = costs.get(key) or _cost_of_new(plan, costs, key, inputs, result)
-        out = _handed_out(plan, result, physical)
+        out = handed_out(result)
         add(cost)
         return out
 
     return kernel
 
 
-def _physical(tensor: torch.Tensor) -> bool:
-    """Whether the memory holds the tensor's values as they are."""
-    return not (tensor.is_conj() or tensor.is_neg())
-
-
-def _handed_out(plan: Plan, result: torch.Tensor, physical: bool) -> torch.Tensor:
+def _handing_out(plan: Plan, labels: Labels) -> Callable[[torch.Tensor], torch.Tensor]:
     """A new result as the caller is to see it; what the policy has against it was said (`_cost_of_new`)."""
-    if not physical and not _physical(result):
-        return adopt(result)
-    try:
-        capsule = EXPORT(result)
-    except (BufferError, RuntimeError):
-        return _adopted(plan, result)
-    WORDS[(WORDS[(id(capsule) + CAPSULE) >> 3] + 8) >> 3] = DL_EXT
-    return IMPORT(capsule)
+    at_device, at_keys, at_storage = labels.device, labels.keys, labels.storage
+    turn, to_device, of_storage = labels.turn, labels.to_device, labels.of_storage
+    count, ours = labels.count, labels.ours
+
+    def handed_out(result: torch.Tensor) -> torch.Tensor:
+        at = result._cdata >> 3
+        keys = to_device.get(WORDS[at + at_keys])
+        storage = WORDS[at + at_storage] >> 3
+        if keys is None or WORDS[storage + count] & 0xFFFF_FFFF != 1:
+            return _adopted(plan, result)
+        WORDS[at + at_device] ^= turn
+        WORDS[at + at_keys] = keys
+        WORDS[storage + of_storage] = ours
+        return result
+
+    return handed_out
 
 
-def _several(plan: Plan, general: General) -> Kernel:
+def _several(plan: Plan, general: General, labels: Labels) -> Kernel:
     """Of any other operator, with lists of tensors and several results, too: less is written out."""
-    call, writes_first, names_device, physical = plan.call, plan.writes_first, plan.names_device, plan.physical
+    call, writes_first, names_device = plan.call, plan.writes_first, plan.names_device
+    at_device, at_keys, turn, to_cpu = labels.device, labels.keys, labels.turn, labels.to_cpu
+    at_storage, of_storage, cpu, ours = labels.storage, labels.of_storage, labels.cpu, labels.ours
     tensor_at = plan.tensor_at
+    handed_out = _handing_out(plan, labels)
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         costs = CURRENT.costs.get(plan)
-        if costs is None or (kwargs and names_device):
+        if costs is None or others() > FOUND.bystanders or (kwargs and names_device):
             return general(args, kwargs)
         inputs: list[torch.Tensor] = []
-        aliases: list[torch.Tensor] = []
-        try:
-            seen = [seen_by_cpu(value, inputs, aliases) for value in args]
-        except LongWay:
-            return general(args, kwargs)
+        places: list[int] = []
+        as_cpus: list[int] = []
+        was: list[int] = []
+        for value in args:
+            for tensor in value if type(value) is list else (value,):
+                if not isinstance(tensor, _Tensor):
+                    continue
+                at = tensor._cdata >> 3
+                keys = at + at_keys
+                whose = WORDS[keys]
+                cpus = to_cpu.get(whose)
+                if cpus is None:
+                    if tensor.is_cpu and not tensor.dim() and inputs:
+                        continue  # a number of the host's, as a tensor
+                    return general(args, kwargs)
+                device = at + at_device
+                where = WORDS[device]
+                places += (device, keys, (WORDS[at + at_storage] >> 3) + of_storage)
+                as_cpus += (where ^ turn, cpus, cpu)
+                was += (where, whose, ours)
+                inputs.append(tensor)
         for i in tensor_at:
             if i < len(args) and isinstance(args[i], NUMBERS):
                 return general(args, kwargs)
-        if not inputs:
+        if not inputs or (writes_first and inputs[0] is not args[0]):
             return general(args, kwargs)
-        if writes_first and (inputs[0] is not args[0] or _overlap(inputs)):
-            return general(args, kwargs)
+        back = map(write, places, was)
         try:
-            result = call(CPU_KEYS, *seen, **kwargs)
+            SET(map(write, places, as_cpus))
+            result = call(CPU_KEYS, *args, **kwargs)
         except RuntimeError as error:
             raise_if_out_of_memory(error)
             raise
+        finally:
+            SET(back)
         key: tuple[Any, ...] = ()
         for tensor in inputs:
             key += (tensor.shape, tensor.dtype)
         alone = isinstance(result, _Tensor)
-        if alone and not writes_first and id(result) not in map(id, aliases):
+        given = [id(tensor) for tensor in inputs]
+        if alone and not writes_first and id(result) not in given:
             key += (result.shape, result.dtype)
             cost = costs.get(key) or _cost_of_new(plan, costs, key, inputs, result)
-            out = _handed_out(plan, result, physical)
-            METER.add(cost)
+            out = handed_out(result)
+            METER.add_alone(cost)
             return out
         if writes_first:
             outputs = [args[0]]
         else:
             results = (result,) if alone else result
-            outputs = [None if r is None else _given(plan, r, inputs, aliases) for r in results]
+            outputs = [None if r is None else _given(plan, r, given) for r in results]
         made = [out for out in outputs if out is not None]
         for tensor in made:
             key += (tensor.shape, tensor.dtype)
-        METER.add(costs.get(key) or cost_of(plan, costs, key, inputs, made))
+        METER.add_alone(costs.get(key) or cost_of(plan, costs, key, inputs, made))
         if alone:
             return outputs[0]
         return outputs if type(result) is list else tuple(outputs)
@@ -211,33 +250,12 @@ def _several(plan: Plan, general: General) -> Kernel:
     return kernel
 
 
-class LongWay(Exception):
-    """An argument that the short way does not know."""
-
-
-def seen_by_cpu(value: Any, inputs: list[torch.Tensor], aliases: list[torch.Tensor]) -> Any:
-    """An argument as the CPU kernel is to see it; tensors of the device and their aliases are added to the lists."""
-    if isinstance(value, _Tensor):
-        alias = device_alias(value)
-        if alias is not None:
-            inputs.append(value)
-            aliases.append(alias)
-            return alias
-        if value.is_cpu and not value.dim() and inputs:
-            return value
-        raise LongWay
-    if type(value) is list and value:
-        return [seen_by_cpu(one, inputs, aliases) for one in value]
-    return value
-
-
-def _given(plan: Plan, result: Any, inputs: list[torch.Tensor], aliases: list[torch.Tensor]) -> Any:
-    """A result as the caller is to see it."""
+def _given(plan: Plan, result: Any, inputs: list[int]) -> Any:
+    """A result as the caller is to see it; ``inputs``: ids of the arguments."""
     if isinstance(result, list | tuple):
-        return [_given(plan, one, inputs, aliases) for one in result]
-    for given, alias in zip(inputs, aliases, strict=True):
-        if alias is result:
-            return given
+        return [_given(plan, one, inputs) for one in result]
+    if id(result) in inputs:
+        return result
     try:
         return _adopted(plan, result)
     except UnsupportedDtype:
@@ -249,11 +267,6 @@ def remember(plan: Plan) -> None:
     """Let the operator go the short way from now on, under the policy in force, which was found to serve it."""
     if not CURRENT.one_way:
         CURRENT.costs[plan] = METER.memo()
-
-
-def _overlap(args: Sequence[Any]) -> bool:
-    """Whether another tensor may lie in the memory of the first, which is written."""
-    return any(isinstance(other, _Tensor) and _same_memory(args[0], other) for other in args[1:])
 
 
 def cost_of(

@@ -9,10 +9,11 @@ from typing import Any
 
 import torch
 
-from relay.device import autocast, factories, generator, rnn, storage, streams, text
+from relay.device import autocast, factories, finding, generator, rnn, storage, streams, tables, text
+from relay.device.dlpack import DL_EXT, flip
 from relay.device.errors import DeviceError
 from relay.device.fallback import fallback, kernel_for
-from relay.device.kernels import CHECKED_BY_TORCH, DIRECT, METADATA_OPS, metadata_kernel
+from relay.device.kernels import CHECKED_BY_TORCH, DIRECT, METADATA_OPS, RETYPING, metadata_kernel
 from relay.device.memory import NAME
 from relay.device.meter import METER
 from relay.device.module import make_module
@@ -60,11 +61,13 @@ def install(policy: Policy | None = None, meter_map: mmap.mmap | None = None) ->
     from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
     _setup_privateuseone_for_python_backend(NAME, make_module(), device_guard=_Guard())
+    finding.install(lambda: flip(torch.empty(2, 3), DL_EXT))
     aten = torch.library.Library("aten", "IMPL")
     everything = torch.library.Library("_", "IMPL")
     _libraries.extend((aten, everything))
     _register_kernels(aten)
     everything.fallback(fallback, KEY)
+    tables.install(overload(name) for name in METADATA_OPS if name not in RETYPING)
     autocast.register(aten, everything)
     storage.install(aten)
     generator.install()
@@ -80,16 +83,15 @@ def install(policy: Policy | None = None, meter_map: mmap.mmap | None = None) ->
 
 
 def _register_kernels(aten: torch.library.Library) -> None:
-    for name in METADATA_OPS:
-        aten.impl(name, metadata_kernel(name), KEY)
-    for name, kernel in (DIRECT | rnn.CELLS | factories.KERNELS).items():
+    own = DIRECT | rnn.CELLS | factories.KERNELS
+    own |= {name: metadata_kernel(name) for name in METADATA_OPS}
+    for name, kernel in own.items():
         aten.impl(name, kernel, KEY)
     # A conj() or neg view would recurse until the stack ends: copy_ -> _copy_from -> resolve_conj -> clone -> copy_.
     for key in ("Conjugate", "Negative"):
         aten.impl("_copy_from", torch.library.fallthrough_kernel, key)
     for name in CHECKED_BY_TORCH:
         aten.impl(name, kernel_for(overload(name)), KEY)
-    own = DIRECT.keys() | rnn.CELLS.keys() | factories.KERNELS.keys() | set(METADATA_OPS)
     for full in torch._C._dispatch_get_all_op_names():
         name = full.removeprefix("aten::")
         if name != full and name not in own and by_its_out(full):

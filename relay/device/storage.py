@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from relay.device.memory import DL_CPU, NAME, allocate_bytes, empty_like_dtype, flip, host_view
+from relay.device.dlpack import DL_CPU, flip
+from relay.device.memory import NAME, allocate_bytes, empty_like_dtype, host_view
 
 _pinned: weakref.WeakValueDictionary[int, torch.UntypedStorage] = weakref.WeakValueDictionary()
 

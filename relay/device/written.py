@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from relay.device.errors import UnsupportedDtype
+from relay.device.labels import FOUND, SET, Labels, Loan, NotLent, others
 from relay.device.memory import (
-    CPU,
-    CPU_KEYS,
     adopt,
     check_result,
     copy_bytes,
     cpu_alias,
-    device_alias,
     lies_in_bytes,
     raise_if_out_of_memory,
-    same_elements,
     set_memory,
     span,
 )
 from relay.device.meter import METER
-from relay.device.plain import NUMBERS, General, LongWay, cost_of, seen_by_cpu
+from relay.device.plain import NUMBERS, General, cost_of
 from relay.device.plan import Kernel, Plan
 from relay.device.policy import CURRENT
+from relay.device.words import CPU, CPU_KEYS, WORDS
 
 _Tensor = torch.Tensor
 _strided = torch.strided
-_same_memory = torch._C._is_alias_of
 
 
 _SMALL = 1 << 12
@@ -79,64 +74,54 @@ def _take_sizes(device: torch.Tensor, alias: torch.Tensor) -> None:
         set_memory(device, device.untyped_storage(), device.storage_offset(), alias.size(), alias.stride())
 
 
-def kernel_for(plan: Plan, general: General) -> Kernel:
-    """The kernel of an operator with one ``out=`` (`Plan.writes_out`), to be registered. ``general`` is the long way,
-    also for a large ``out=`` that may have to grow, and for one that lies over another argument."""
-    call, name, pointwise, tensor_at = plan.call, plan.outs[0], plan.physical, plan.tensor_at
+def kernel_for(plan: Plan, general: General, labels: Labels) -> Kernel:
+    """The kernel of an operator with one ``out=`` (`Plan.writes_out`), to be registered. ``general`` is the long
+    way."""
+    call, name, tensor_at = plan.call, plan.outs[0], plan.tensor_at
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         costs = CURRENT.costs.get(plan)
         out = kwargs.get(name)
-        if costs is None or not isinstance(out, _Tensor) or out.is_cpu or out.layout is not _strided:
+        if (
+            costs is None
+            or others() > FOUND.bystanders
+            or not isinstance(out, _Tensor)
+            or out.is_cpu
+            or out.layout is not _strided
+        ):
             return general(args, kwargs)
-        inputs: list[torch.Tensor] = []
+        loan = Loan(labels)
         try:
-            seen = [out if value is out else seen_by_cpu(value, inputs, []) for value in args]
-        except LongWay:
+            loan.take(out)
+            for value in args:
+                loan.take(value)
+        except NotLent:
             return general(args, kwargs)
         for i in tensor_at:
             if i < len(args) and isinstance(args[i], NUMBERS):
                 return general(args, kwargs)
-        over = [i for i, value in enumerate(args) if value is out]
-        keeps_memory = pointwise and out.numel() and _fits(out, inputs)
-        if keeps_memory:
-            alias = device_alias(out)
-        elif over or any(_same_memory(out, tensor) for tensor in inputs):
-            return general(args, kwargs)
-        else:
-            alias = stand_in(out)
-        if alias is None:
-            return general(args, kwargs)
-        for i in over:
-            inputs.append(out)
-            seen[i] = alias
-        kwargs[name] = alias
+        storage = WORDS[(out._cdata >> 3) + labels.storage] >> 3
+        memory, held = WORDS[storage + labels.data], WORDS[storage + labels.nbytes]
+        WORDS[storage + labels.allocator] = labels.cpus_allocator  # kernels may make it larger, as on the CPU
+        WORDS[storage + labels.flags] |= labels.resizable
+        lend, back = loan.words()
         try:
-            call(CPU_KEYS, *seen, **kwargs)
-            if not keeps_memory:
-                follow(out, alias)
-        except UnsupportedDtype:
-            METER.refused("refused_dtypes")
-            raise
+            SET(lend)
+            call(CPU_KEYS, *args, **kwargs)
         except RuntimeError as error:
             raise_if_out_of_memory(error)
             raise
-        inputs.append(out)
+        finally:
+            SET(back)
+        if WORDS[storage + labels.data] != memory:
+            check_result(out)
+            if held:
+                METER.allocation(out.untyped_storage().nbytes())
+        inputs = [*loan.tensors[1:], out]
         key: tuple[Any, ...] = ()
         for tensor in inputs:
             key += (tensor.shape, tensor.dtype)
-        METER.add(costs.get(key) or cost_of(plan, costs, key, inputs, (out,)))
+        METER.add_alone(costs.get(key) or cost_of(plan, costs, key, inputs, (out,)))
         return out
 
     return kernel
-
-
-def _fits(out: torch.Tensor, inputs: Sequence[torch.Tensor]) -> bool:
-    """Whether a pointwise operator over these leaves an ``out=`` as it is, and does not lie over it by halves."""
-    shape = out.shape
-    if not inputs or inputs[0].shape != shape:
-        return False
-    return all(
-        (tensor.shape == shape or not tensor.dim()) and (not _same_memory(out, tensor) or same_elements(out, tensor))
-        for tensor in inputs
-    )

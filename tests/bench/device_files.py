@@ -97,11 +97,6 @@ REASONS = (
         r"False is not true",
         r"test_to_nn_\w+_swap_False_",
     ),
-    Reason(
-        "copy-on-write: _lazy_clone copies at once (torch's needs storages of a C++ allocator)",
-        variant=r"test_lazy_clone|test_parallel_cow_materialize_error",
-        outcome="failed",
-    ),
     Reason("upstream has it for the CPU alone", r"map2?_ is only implemented on CPU tensors"),
     Reason("upstream asks for the CPU's class of the name", r"does not match \"`torch\.cpu\.amp\.GradScaler"),
     Reason(

@@ -20,6 +20,9 @@ def _installed_device(request: pytest.FixtureRequest) -> Iterator[None]:
         # Another test may have imported upstream's test library first; what is tested here does not depend on it.
         warnings.simplefilter("ignore", RuntimeWarning)
         device.install()
+    from relay.device import labels
+
+    labels.FOUND.bystanders = labels.others()  # xdist's, which carries messages
     with device.use_policy(device.UNLIMITED):
         yield
 

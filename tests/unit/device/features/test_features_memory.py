@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from device_values import randn, same
 
@@ -191,12 +193,82 @@ def test_storages_trade_their_memory(at: str) -> None:
     assert (x.tolist(), y.tolist()) == ([0, 0, 0, 0], [0, 1, 2, 3])
 
 
-def test_lazy_clone(at: str) -> None:
-    x = torch.randn(3, 4).to(at).t()
+def _are_cow(*tensors: torch.Tensor) -> list[bool]:
+    return [torch._C._is_cow_tensor(tensor) for tensor in tensors]
+
+
+MADE = {
+    "sent": lambda at: torch.randn(3, 4).to(at),
+    "empty": lambda at: torch.empty(3, 4, device=at).copy_(torch.arange(12.0).view(3, 4)),
+    "of a kernel": lambda at: (torch.randn(3, 4, device=at) + 1) * 2,
+    "in bytes": lambda at: torch.arange(12, dtype=torch.uint8, device=at).view(3, 4),
+    "grown": lambda at: torch.add(*torch.ones(2, 3, 4, device=at), out=torch.empty(0, device=at)),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_lazy_clone(name: str, at: str) -> None:
+    """Memory is shared until one of both is written to, and then belongs to whoever is left."""
+    MADE[name](at)
+    x = MADE[name](at).t()
+    want = x.cpu().clone()
+    before = torch._C._data_address(x)
     y = x._lazy_clone()
-    same(y, x)
-    y.add_(1)
-    assert not torch.equal(x, y)
+    assert (_are_cow(x, y), y.stride(), y.device) == ([True, True], x.stride(), x.device)
+    assert torch._C._data_address(y) == torch._C._data_address(x) == before
+    same(x + y, want + want)
+    view = y[1:]
+    assert _are_cow(x, y, view) == [True, True, True]
+    view.add_(1)
+    assert _are_cow(x, y, view) == [True, False, False]
+    assert torch._C._data_address(y) != before
+    same(x, want)
+    changed = want.clone()
+    changed[1:] += 1
+    same(y, changed)
+    x.mul_(2)
+    assert (_are_cow(x), torch._C._data_address(x)) == ([False], before)
+    same(x, want * 2)
+    assert {str(t.untyped_storage().device) for t in (x, y, view)} == {str(x.device)}
+
+
+def test_a_lazy_clone_of_memory_that_came_the_long_way(at: str, long_way: Callable[[bool], None]) -> None:
+    long_way(True)
+    x = torch.ones(3, device=at) + 1
+    long_way(False)
+    y = x._lazy_clone()
+    assert _are_cow(x, y) == [True, True]
+    y += x
+    assert (x.tolist(), y.tolist()) == ([2, 2, 2], [4, 4, 4])
+
+
+def test_a_lazy_clone_whose_address_is_asked_for_is_a_copy_on_its_device(at: str) -> None:
+    for ask in (lambda t: t.data_ptr(), lambda t: t.untyped_storage().data_ptr()):
+        x = torch.arange(4.0).to(at)
+        y = x._lazy_clone()
+        asked = ask(y)
+        assert (_are_cow(y), torch._C._data_address(y)) == ([False], asked)
+        assert y.untyped_storage().device == x.device == y[1:].device
+        same(y[1:] + 1, torch.arange(2.0, 5))
+        same(x, torch.arange(4.0))
+
+
+def test_a_lazy_clone_written_through_out_and_the_long_way(at: str, long_way: Callable[[bool], None]) -> None:
+    for long in (False, True):
+        long_way(long)
+        x = torch.arange(4.0).to(at)
+        y, z = x._lazy_clone(), x._lazy_clone()
+        torch.add(x, 1, out=y)
+        z.copy_(y)
+        z[0] = 9
+        assert (x.tolist(), y.tolist(), z.tolist()) == ([0, 1, 2, 3], [1, 2, 3, 4], [9, 2, 3, 4])
+        assert {str(t.untyped_storage().device) for t in (x, y, z)} == {str(x.device)}
+
+
+def test_a_lazy_clone_has_a_gradient(at: str) -> None:
+    x = torch.ones(3).to(at).requires_grad_()
+    (x._lazy_clone() * 2).sum().backward()
+    assert x.grad.tolist() == [2, 2, 2]
 
 
 def test_overlapping_memory(at: str) -> None:

@@ -1,0 +1,185 @@
+"""The labels of a tensor, where torch keeps them: its device and its dispatch keys, and the device of its storage.
+
+Whoever runs the CPU's kernel over a tensor of the device has to show it as one of the CPU's. An alias through DLPack
+costs an object, a storage and two trips into torch. Writing the CPU's labels over the device's for as long as the
+kernel runs (the tensor is *lent*) costs a third of that, and the kernel sees the very tensor: its storage, its
+overlaps, its growth. What comes out of it is labelled once, and stays where it lies.
+
+Where the words are is found out when the device is installed (`relay.device.finding`). With a torch that keeps them
+otherwise there are none, and every operator takes the long way.
+
+A lent tensor is the CPU's to everybody who looks, and nobody does: a kernel calls no Python, and while there is another
+thread of Python's (`others`) nothing is lent.
+"""
+
+from __future__ import annotations
+
+from _thread import _count as others  # every thread of Python's but the first
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from relay.device.words import CPU_KEYS, WORDS
+
+__all__ = ["FOUND", "NOT_LENT", "SET", "Labels", "Loan", "NotLent", "lent", "others"]
+
+_HALF = 0xFFFF_FFFF
+
+
+class NotLent(Exception):
+    """A tensor that cannot be lent: it is not a plain strided one of the device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """Where in `WORDS`, counted from a tensor's (``_cdata >> 3``): ``device``, ``keys``, ``storage``. Counted from its
+    storage's: ``of_storage`` (the device, in the lowest 16 bits; what is above is nobody's), ``count`` (references to
+    it, in the lowest 32), ``data`` (where its bytes are), ``context`` (what frees them), ``nbytes``, ``allocator``,
+    ``flags``.
+
+    ``turn`` makes the CPU's word for ``device`` the device's and back, by xor; ``cpu`` and ``ours`` are what
+    ``of_storage`` says. ``to_cpu``, ``to_device``: the keys of a strided tensor of one, as those of the other.
+    ``cpus_allocator`` and ``resizable`` (a bit of ``flags``): what memory has that torch's kernels may make larger.
+    """
+
+    device: int
+    keys: int
+    storage: int
+    of_storage: int
+    count: int
+    data: int
+    context: int
+    nbytes: int
+    allocator: int
+    flags: int
+    turn: int
+    cpu: int
+    ours: int
+    to_cpu: dict[int, int]
+    to_device: dict[int, int]
+    cpus_allocator: int
+    resizable: int
+
+    def keep(self, result: torch.Tensor) -> bool:
+        """Make a new tensor of the CPU one of the device, where it lies. False, and nothing done, if it is not a plain
+        strided one, or something else lies in its memory."""
+        at = result._cdata >> 3
+        keys = self.to_device.get(WORDS[at + self.keys])
+        storage = WORDS[at + self.storage] >> 3
+        if keys is None or WORDS[storage + self.count] & _HALF != 1:
+            return False
+        WORDS[at + self.device] ^= self.turn
+        WORDS[at + self.keys] = keys
+        WORDS[storage + self.of_storage] = self.ours
+        return True
+
+    def mark(self, tensor: torch.Tensor) -> None:
+        """Say again that the storage of a tensor of the device is the device's: torch makes copies on the CPU."""
+        WORDS[(WORDS[(tensor._cdata >> 3) + self.storage] >> 3) + self.of_storage] = self.ours
+
+    def let_grow(self, tensor: torch.Tensor) -> None:
+        """Let torch's kernels give the tensor's storage other memory, as they do on the CPU."""
+        storage = WORDS[(tensor._cdata >> 3) + self.storage] >> 3
+        WORDS[storage + self.allocator] = self.cpus_allocator
+        WORDS[storage + self.flags] |= self.resizable
+
+
+SET = deque[Any](maxlen=0).extend
+"""Writes what `Loan.words` gives. One call into C: a signal whose handler raises comes before it or after it, and not
+between two words of a tensor."""
+_write = WORDS.__setitem__
+
+
+class Loan:
+    """Tensors of one call that are to be lent, as in::
+
+        lend, back = loan.words()
+        try:
+            SET(lend)
+            ...
+        finally:
+            SET(back)
+
+    A storage is lent with its tensor, for a view takes its device from there; and if a kernel gave it other memory,
+    that is the device's again afterwards."""
+
+    __slots__ = ("_labels", "_lent", "_places", "_was", "tensors")
+
+    def __init__(self, labels: Labels) -> None:
+        self._labels = labels
+        self._places: list[int] = []
+        self._lent: list[int] = []
+        self._was: list[int] = []
+        self.tensors: list[torch.Tensor] = []
+
+    def take(self, value: Any) -> None:
+        """An argument, to be lent with what is in it. `NotLent` if it holds a tensor that cannot be; a number of the
+        host, as a tensor, may come along with one of the device."""
+        if isinstance(value, torch.Tensor):
+            labels = self._labels
+            at = value._cdata >> 3
+            keys = at + labels.keys
+            whose = WORDS[keys]
+            cpus = labels.to_cpu.get(whose)
+            if cpus is None:
+                if value.is_cpu and not value.dim() and self.tensors:
+                    return
+                raise NotLent
+            device = at + labels.device
+            where = WORDS[device]
+            self._places += (device, keys, (WORDS[at + labels.storage] >> 3) + labels.of_storage)
+            self._lent += (where ^ labels.turn, cpus, labels.cpu)
+            self._was += (where, whose, labels.ours)
+            self.tensors.append(value)
+        elif type(value) is list:
+            for one in value:
+                self.take(one)
+
+    def words(self) -> tuple[Iterable[None], Iterable[None]]:
+        """What lends them, and what gives them back, each to be given to `SET` once."""
+        return map(_write, self._places, self._lent), map(_write, self._places, self._was)
+
+
+NOT_LENT = object()
+"""See `lent`."""
+
+
+def lent(labels: Labels | None, kernel: Callable[..., Any], first: torch.Tensor, *rest: Any, **kwargs: Any) -> Any:
+    """What a kernel of the CPU's (``redispatch_boxed``) makes of ``first``; `NOT_LENT`, without a call, if that is none
+    that can be lent, or there are other threads."""
+    if labels is None or others() > FOUND.bystanders:
+        return NOT_LENT
+    at = first._cdata >> 3
+    keys = at + labels.keys
+    whose = WORDS[keys]
+    cpus = labels.to_cpu.get(whose)
+    if cpus is None:
+        return NOT_LENT
+    device = at + labels.device
+    where = WORDS[device]
+    storage = (WORDS[at + labels.storage] >> 3) + labels.of_storage
+    try:
+        WORDS[device] = where ^ labels.turn
+        WORDS[keys] = cpus
+        WORDS[storage] = labels.cpu
+        return kernel(CPU_KEYS, first, *rest, **kwargs)
+    finally:
+        WORDS[device] = where
+        WORDS[keys] = whose
+        WORDS[storage] = labels.ours
+
+
+class _Found:
+    """What `install` found. ``bystanders``: threads of Python's, beside the first, that never touch a tensor."""
+
+    __slots__ = ("bystanders", "labels")
+
+    def __init__(self) -> None:
+        self.labels: Labels | None = None
+        self.bystanders = 0
+
+
+FOUND = _Found()
