@@ -13,25 +13,24 @@ from relay.device.memory import (
     STRIDED,
     alias_within,
     as_plain,
-    copy_bytes,
+    check_result,
     cpu_alias,
     device_alias,
     host_view,
     kept,
-    lies_in_bytes,
     new_tensor,
+    owned,
     refuse_layout,
     same_elements,
 )
 from relay.device.meter import METER
 from relay.device.policy import CURRENT
-from relay.device.words import CPU_KEYS
+from relay.device.words import CPU_KEYS, WORDS
 
 _copy = torch.ops.aten.copy_.default._handle.redispatch_boxed
 _clone = torch.ops.aten.clone.default._handle.redispatch_boxed
 _to_copy = torch.ops.aten._to_copy.default._handle.redispatch_boxed
 _same_memory = torch._C._is_alias_of
-_address = torch._C._data_address  # of the storage; `data_ptr()` of a copy-on-write tensor makes the copy
 _AS_IT_IS = (None, torch.preserve_format)
 
 
@@ -176,15 +175,19 @@ def to_copy(
 
 
 def _sent(src: torch.Tensor) -> torch.Tensor | None:
-    """A tensor of the host as it is on the device, if that is a matter of bytes."""
-    if CURRENT.policy.changes_numbers or not lies_in_bytes(src):
+    """A plain tensor of the host as it is on the device."""
+    labels = FOUND.labels
+    if (
+        labels is None
+        or CURRENT.policy.changes_numbers
+        or WORDS[(src._cdata >> 3) + labels.keys] not in labels.to_device
+        or src.is_conj()
+        or src.is_neg()
+    ):
         return None
-    start = _address(src)
-    if not start:  # no elements, or zeros that torch has not written yet
-        return None
-    made = new_tensor(src.shape, src.stride(), src.dtype)
-    copy_bytes(start + src.storage_offset() * src.itemsize, made, src.nbytes)
-    METER.transfer("h2d_bytes", src.nbytes)
+    check_result(src)
+    made = owned(labels, _clone(CPU_KEYS, src), filled=True)
+    METER.transfer("h2d_bytes", made.nbytes)
     return made
 
 

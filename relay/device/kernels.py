@@ -11,6 +11,7 @@ import torch
 
 from relay.device import copies
 from relay.device.fallback import fallback
+from relay.device.labels import FOUND
 from relay.device.lazy import lazy_clone
 from relay.device.memory import (
     MOST,
@@ -19,6 +20,8 @@ from relay.device.memory import (
     cpu_alias,
     empty_like_dtype,
     new_tensor,
+    owned,
+    raise_if_out_of_memory,
     refuse_size,
     set_memory,
     span,
@@ -27,7 +30,7 @@ from relay.device.meter import METER
 from relay.device.plan import Kernel, overload
 from relay.device.policy import CURRENT
 from relay.device.storage import bytes_of, give
-from relay.device.words import CPU_KEYS
+from relay.device.words import CPU, CPU_KEYS
 
 _aten = torch.ops.aten
 _CHANNELS_LAST = (torch.channels_last, torch.channels_last_3d)
@@ -111,6 +114,14 @@ def empty(
     """``aten::empty.memory_format``."""
     if pin_memory:
         raise RuntimeError("Only dense CPU tensors can be pinned")
+    labels, policy = FOUND.labels, CURRENT.policy
+    if labels is not None and policy.dtypes is None and policy.memory_bytes is None:  # torch says all there is to say
+        try:
+            made = torch.empty(size, dtype=dtype, device=CPU, memory_format=memory_format)
+        except RuntimeError as error:
+            raise_if_out_of_memory(error)
+            raise
+        return owned(labels, made, filled=_fills())
     extents = tuple(map(int, size))
     if extents and min(extents) < 0:
         negative = next(extent for extent in extents if extent < 0)

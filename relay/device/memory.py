@@ -16,7 +16,7 @@ import torch
 
 from relay.device.dlpack import DL_CPU, DL_DTYPES, DL_EXT, EXPORT, IMPORT, device_word, flip
 from relay.device.errors import OutOfMemory, UnsupportedLayout
-from relay.device.labels import FOUND
+from relay.device.labels import FOUND, Labels
 from relay.device.meter import METER
 from relay.device.policy import CURRENT
 from relay.device.words import BYTES, CPU, CPU_KEYS, WORDS
@@ -67,6 +67,12 @@ def allocate(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> 
     if labels is None:
         METER.allocation(made.untyped_storage().nbytes())
         return flip(made, DL_EXT)
+    return owned(labels, made, filled=False)
+
+
+def owned(labels: Labels, made: torch.Tensor, filled: bool) -> torch.Tensor:
+    """A new plain tensor of the CPU, which nobody else has seen, as one of the device: aligned, with its elements if it
+    is ``filled``, and counted as given out."""
     at = made._cdata >> 3
     storage = WORDS[at + labels.storage] >> 3
     address = WORDS[storage + labels.data]
@@ -75,6 +81,8 @@ def allocate(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> 
         block = _aligned_alloc(STICK, -(-nbytes // STICK) * STICK)
         if not block:
             raise DeviceOutOfMemory(nbytes, CURRENT.policy.memory_bytes)
+        if filled:
+            BYTES[block : block + nbytes] = BYTES[address : address + nbytes]
         WORDS[storage + labels.data] = WORDS[storage + labels.context] = block
         _free(address)
     keys = at + labels.keys  # as `Labels.keep`, of what nobody else has seen
