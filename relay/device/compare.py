@@ -30,7 +30,20 @@ def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     return compare
 
 
-def _seen_by_the_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
+def _already_equal(actual: Any, expected: Any) -> bool:
+    """Whether there is nothing to make equal of two tensors, and so no operator to run."""
+    return bool(
+        actual.dtype is expected.dtype and actual.layout is expected.layout and actual.device == expected.device
+    )
+
+
+def _never(actual: Any, expected: Any) -> bool:
+    return False
+
+
+def _seen_by_the_cpu(
+    function: Callable[..., Any], does_nothing: Callable[[Any, Any], bool] = _never
+) -> Callable[..., Any]:
     """A method of ``TensorLikePair`` over tensors of the CPU: the same, lent, or others of the same memory."""
     if getattr(function, _MARK, False):
         return function
@@ -49,6 +62,8 @@ def _seen_by_the_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def compare(self: Any, actual: Any, expected: Any, *args: Any, **kwargs: Any) -> Any:
+        if does_nothing(actual, expected):
+            return function(self, actual, expected, *args, **kwargs)
         labels = FOUND.labels
         if labels is not None and others() <= FOUND.bystanders:
             loan = Loan(labels)
@@ -85,8 +100,8 @@ def install() -> None:
     comparison_module.not_close_error_metas = _wrapped(comparison_module.not_close_error_metas)
     common_utils.not_close_error_metas = _wrapped(common_utils.not_close_error_metas)
     pair = comparison_module.TensorLikePair
-    for name in ("_equalize_attributes", "_compare_values"):
+    for name, does_nothing in (("_equalize_attributes", _already_equal), ("_compare_values", _never)):
         if hasattr(pair, name):  # not torch's promise; without it comparisons are right, but slower
-            setattr(pair, name, _seen_by_the_cpu(getattr(pair, name)))
+            setattr(pair, name, _seen_by_the_cpu(getattr(pair, name), does_nothing))
     torch.testing.assert_close = _wrapped(torch.testing.assert_close)
     common_utils.TestCase.assertEqual = _wrapped(common_utils.TestCase.assertEqual)

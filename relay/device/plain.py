@@ -238,7 +238,7 @@ def _several(plan: Plan, general: General, labels: Labels) -> Kernel:
             outputs = [args[0]]
         else:
             results = (result,) if alone else result
-            outputs = [None if r is None else _given(plan, r, given) for r in results]
+            outputs = [None if r is None else _given(handed_out, r, given) for r in results]
         made = [out for out in outputs if out is not None]
         for tensor in made:
             key += (tensor.shape, tensor.dtype)
@@ -250,17 +250,18 @@ def _several(plan: Plan, general: General, labels: Labels) -> Kernel:
     return kernel
 
 
-def _given(plan: Plan, result: Any, inputs: list[int]) -> Any:
+def _given(handed_out: Callable[[torch.Tensor], torch.Tensor], result: Any, inputs: list[int]) -> Any:
     """A result as the caller is to see it; ``inputs``: ids of the arguments."""
     if isinstance(result, list | tuple):
-        return [_given(plan, one, inputs) for one in result]
+        return [_given(handed_out, one, inputs) for one in result]
     if id(result) in inputs:
         return result
     try:
-        return _adopted(plan, result)
+        check_result(result)
     except UnsupportedDtype:
         METER.refused("refused_dtypes")
         raise
+    return handed_out(result)
 
 
 def remember(plan: Plan) -> None:
