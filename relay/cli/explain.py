@@ -74,6 +74,7 @@ def as_dict(found: Explanation) -> dict[str, object]:
 
 def _print(found: Explanation, console: Console) -> None:
     console.print(str(found.test), style="bold")
+    console.print("  What the configs say of it; whether upstream has such a test is not looked up.", style="dim")
     for note in found.notes:
         console.print(f"  note: {note}")
     for group in found.groups:

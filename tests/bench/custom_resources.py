@@ -8,6 +8,7 @@ keep here. Fields that a schema does not know are refused, as `kubectl apply --v
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 from typing import Any
@@ -35,9 +36,11 @@ def closed(schema: Any) -> Any:
 
 def main(files: list[str]) -> int:
     """0: every custom resource of every overlay fits one of the schemas."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("crds", nargs="+", type=Path, help="a file of CustomResourceDefinitions")
     schemas = {}
-    for file in files:
-        for crd in yaml.safe_load_all(Path(file).read_text()):
+    for file in parser.parse_args(files).crds:
+        for crd in yaml.safe_load_all(file.read_text()):
             for version in crd["spec"]["versions"]:
                 key = (f"{crd['spec']['group']}/{version['name']}", crd["spec"]["names"]["kind"])
                 schema = closed(version["schema"]["openAPIV3Schema"])

@@ -10,6 +10,7 @@ megabytes; everything else is installed by deploy/requirements/relay.txt. Prints
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
@@ -76,6 +77,9 @@ def variables(dockerfile: str) -> dict[str, str]:
 
 
 def main() -> int:
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="images.py"
+    ).parse_args()
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-image-", dir="/tmp")))
         began = time.monotonic()

@@ -5,6 +5,7 @@ TREE is a git repository; without it the source package in the cache (tests/pyto
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import subprocess
 import sys
@@ -24,7 +25,9 @@ from selector.discover import DirectoryCache, take  # noqa: E402
 
 
 def main(argv: list[str]) -> int:
-    source = Path(argv[0]) if argv else pytorch_source.cached()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("tree", nargs="?", type=Path, help="a git repository; by default the source package")
+    source = parser.parse_args(argv).tree or pytorch_source.cached()
     if source is None:
         sys.stderr.write("there is no tree: give one, or get one with python tests/pytorch_source.py\n")
         return 2
