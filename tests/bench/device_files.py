@@ -255,7 +255,7 @@ def complete(file: str, kept: Path | None, how: How, parts: int, dry: bool) -> l
 def write(kept: Path | None, lines: Iterable[dict[str, Any]]) -> None:
     if kept:
         kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        kept.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def key_of(line: dict[str, Any]) -> str:
