@@ -57,7 +57,7 @@ def find(make: Callable[[], torch.Tensor]) -> Labels:
     fields = [
         (i, shift)
         for i in _SEARCHED
-        for shift in (0, 16, 32)  # what lies behind the last field of a word is anybody's
+        for shift in (0, 16, 32, 48)  # what lies behind the last field of a word is anybody's
         if [_word(t._cdata, i) >> shift & 0xFFFF for t in both] == bits
     ]
     device, shift = _only(fields, "device")
@@ -100,17 +100,16 @@ def find(make: Callable[[], torch.Tensor]) -> Labels:
         bit = torch._C.DispatchKeySet(key).raw_repr()
         to_cpu |= {here | bit: there | bit for here, there in to_cpu.items()}
     found = Labels(
-        device=device,
+        device=4 * device + shift // 16,
         keys=keys,
         storage=storage,
-        of_storage=of_storage,
+        of_storage=4 * of_storage,
         count=count,
         data=data,
         context=context,
         nbytes=nbytes,
         allocator=allocator,
         flags=flags,
-        turn=(bits[0] ^ bits[1]) << shift,
         cpu=bits[1],
         ours=bits[0],
         to_cpu=to_cpu,

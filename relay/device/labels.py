@@ -18,11 +18,12 @@ from _thread import _count as others  # every thread of Python's but the first
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import setitem
 from typing import Any
 
 import torch
 
-from relay.device.words import CPU_KEYS, WORDS
+from relay.device.words import CPU_KEYS, SHORTS, WORDS
 
 __all__ = ["FOUND", "NOT_LENT", "SET", "Labels", "Loan", "NotLent", "lent", "others"]
 
@@ -35,13 +36,15 @@ class NotLent(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Where in `WORDS`, counted from a tensor's (``_cdata >> 3``): ``device``, ``keys``, ``storage``. Counted from its
-    storage's: ``of_storage`` (the device, in the lowest 16 bits; what is above is nobody's), ``count`` (references to
-    it, in the lowest 32), ``data`` (where its bytes are), ``context`` (what frees them), ``nbytes``, ``allocator``,
-    ``flags``.
+    """Where in `SHORTS`, counted from a tensor's (``_cdata >> 1``): ``device``; from its storage's: ``of_storage``, the
+    same. What lies beside them is not ours, and kernels write to it: of a tensor whether it is contiguous, for one.
 
-    ``turn`` makes the CPU's word for ``device`` the device's and back, by xor; ``cpu`` and ``ours`` are what
-    ``of_storage`` says. ``to_cpu``, ``to_device``: the keys of a strided tensor of one, as those of the other.
+    Where in `WORDS`, counted from a tensor's (``_cdata >> 3``): ``keys``, ``storage``; from its storage's: ``count``
+    (references to it, in the lowest 32 bits), ``data`` (where its bytes are), ``context`` (what frees them),
+    ``nbytes``, ``allocator``, ``flags``.
+
+    ``cpu`` and ``ours`` are a device as it is written there. ``to_cpu``, ``to_device``: the keys of a strided tensor of
+    one, as those of the other.
     ``cpus_allocator`` and ``resizable`` (a bit of ``flags``): what memory has that torch's kernels may make larger.
     """
 
@@ -55,7 +58,6 @@ class Labels:
     nbytes: int
     allocator: int
     flags: int
-    turn: int
     cpu: int
     ours: int
     to_cpu: dict[int, int]
@@ -71,14 +73,14 @@ class Labels:
         storage = WORDS[at + self.storage] >> 3
         if keys is None or WORDS[storage + self.count] & _HALF != 1:
             return False
-        WORDS[at + self.device] ^= self.turn
         WORDS[at + self.keys] = keys
-        WORDS[storage + self.of_storage] = self.ours
+        SHORTS[(at << 2) + self.device] = self.ours
+        SHORTS[(storage << 2) + self.of_storage] = self.ours
         return True
 
     def mark(self, tensor: torch.Tensor) -> None:
         """Say again that the storage of a tensor of the device is the device's: torch makes copies on the CPU."""
-        WORDS[(WORDS[(tensor._cdata >> 3) + self.storage] >> 3) + self.of_storage] = self.ours
+        SHORTS[(WORDS[(tensor._cdata >> 3) + self.storage] >> 1) + self.of_storage] = self.ours
 
     def let_grow(self, tensor: torch.Tensor) -> None:
         """Let torch's kernels give the tensor's storage other memory, as they do on the CPU."""
@@ -90,7 +92,6 @@ class Labels:
 SET = deque[Any](maxlen=0).extend
 """Writes what `Loan.words` gives. One call into C: a signal whose handler raises comes before it or after it, and not
 between two words of a tensor."""
-_write = WORDS.__setitem__
 
 
 class Loan:
@@ -106,10 +107,11 @@ class Loan:
     A storage is lent with its tensor, for a view takes its device from there; and if a kernel gave it other memory,
     that is the device's again afterwards."""
 
-    __slots__ = ("_labels", "_lent", "_places", "_was", "tensors")
+    __slots__ = ("_arrays", "_labels", "_lent", "_places", "_was", "tensors")
 
     def __init__(self, labels: Labels) -> None:
         self._labels = labels
+        self._arrays: list[Any] = []
         self._places: list[int] = []
         self._lent: list[int] = []
         self._was: list[int] = []
@@ -128,11 +130,11 @@ class Loan:
                 if value.is_cpu and not value.dim() and self.tensors:
                     return
                 raise NotLent
-            device = at + labels.device
-            where = WORDS[device]
-            self._places += (device, keys, (WORDS[at + labels.storage] >> 3) + labels.of_storage)
-            self._lent += (where ^ labels.turn, cpus, labels.cpu)
-            self._was += (where, whose, labels.ours)
+            storage = (WORDS[at + labels.storage] >> 1) + labels.of_storage
+            self._arrays += (SHORTS, WORDS, SHORTS)
+            self._places += ((at << 2) + labels.device, keys, storage)
+            self._lent += (labels.cpu, cpus, labels.cpu)
+            self._was += (labels.ours, whose, labels.ours)
             self.tensors.append(value)
         elif type(value) is list:
             for one in value:
@@ -140,7 +142,7 @@ class Loan:
 
     def words(self) -> tuple[Iterable[None], Iterable[None]]:
         """What lends them, and what gives them back, each to be given to `SET` once."""
-        return map(_write, self._places, self._lent), map(_write, self._places, self._was)
+        return map(setitem, self._arrays, self._places, self._lent), map(setitem, self._arrays, self._places, self._was)
 
 
 NOT_LENT = object()
@@ -158,18 +160,17 @@ def lent(labels: Labels | None, kernel: Callable[..., Any], first: torch.Tensor,
     cpus = labels.to_cpu.get(whose)
     if cpus is None:
         return NOT_LENT
-    device = at + labels.device
-    where = WORDS[device]
-    storage = (WORDS[at + labels.storage] >> 3) + labels.of_storage
+    device = (at << 2) + labels.device
+    storage = (WORDS[at + labels.storage] >> 1) + labels.of_storage
     try:
-        WORDS[device] = where ^ labels.turn
+        SHORTS[device] = labels.cpu
         WORDS[keys] = cpus
-        WORDS[storage] = labels.cpu
+        SHORTS[storage] = labels.cpu
         return kernel(CPU_KEYS, first, *rest, **kwargs)
     finally:
-        WORDS[device] = where
+        SHORTS[device] = labels.ours
         WORDS[keys] = whose
-        WORDS[storage] = labels.ours
+        SHORTS[storage] = labels.ours
 
 
 class _Found:

@@ -16,7 +16,7 @@ import torch
 from relay.device.labels import FOUND, NOT_LENT, Labels, lent
 from relay.device.memory import allocate_bytes, check_result, copy_bytes
 from relay.device.storage import give
-from relay.device.words import WORDS
+from relay.device.words import SHORTS, WORDS
 
 _lazy_clone = torch.ops.aten._lazy_clone.default._handle.redispatch_boxed
 
@@ -62,11 +62,11 @@ def _look_after_addresses(labels: Labels) -> None:
         return address
 
     def storages(self: torch.UntypedStorage) -> int:
-        at = (self._cdata >> 3) + labels.of_storage
-        ours = WORDS[at] & 0xFFFF == labels.ours
+        at = (self._cdata >> 1) + labels.of_storage
+        ours = SHORTS[at] == labels.ours
         address: int = of_storage(self)
         if ours:
-            WORDS[at] = labels.ours
+            SHORTS[at] = labels.ours
         return address
 
     torch.Tensor.data_ptr = tensors

@@ -19,7 +19,7 @@ from relay.device.errors import OutOfMemory, UnsupportedLayout
 from relay.device.labels import FOUND, Labels
 from relay.device.meter import METER
 from relay.device.policy import CURRENT
-from relay.device.words import BYTES, CPU, CPU_KEYS, WORDS
+from relay.device.words import BYTES, CPU, CPU_KEYS, SHORTS, WORDS
 
 NAME = "spyre"
 STICK = 128
@@ -87,8 +87,8 @@ def owned(labels: Labels, made: torch.Tensor, filled: bool) -> torch.Tensor:
         _free(address)
     keys = at + labels.keys  # as `Labels.keep`, of what nobody else has seen
     WORDS[keys] = labels.to_device[WORDS[keys]]
-    WORDS[at + labels.device] ^= labels.turn
-    WORDS[storage + labels.of_storage] = labels.ours
+    SHORTS[(at << 2) + labels.device] = labels.ours
+    SHORTS[(storage << 2) + labels.of_storage] = labels.ours
     METER.allocation(nbytes)
     return made
 

@@ -8,6 +8,7 @@ are written out for what they nearly always meet.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import setitem
 from typing import Any
 
 import torch
@@ -19,12 +20,11 @@ from relay.device.memory import adopt, check_result, raise_if_out_of_memory, ref
 from relay.device.meter import METER, Cost, Memo
 from relay.device.plan import Kernel, Plan
 from relay.device.policy import CURRENT
-from relay.device.words import CPU_KEYS, WORDS
+from relay.device.words import CPU_KEYS, SHORTS, WORDS
 
 General = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 _Tensor = torch.Tensor
 _strided = torch.strided
-write = WORDS.__setitem__
 NUMBERS = (bool, int, float, complex)
 
 
@@ -39,7 +39,7 @@ def kernel_for(plan: Plan, general: General, labels: Labels) -> Kernel:
 def _one(plan: Plan, general: General, several: Kernel, labels: Labels) -> Kernel:
     """Of an operator whose first argument is its only tensor. ``several`` takes what is not as simple as that."""
     call, writes_first, names_device = plan.call, plan.writes_first, plan.names_device
-    at_device, at_keys, turn, to_cpu = labels.device, labels.keys, labels.turn, labels.to_cpu
+    at_device, at_keys, to_cpu = labels.device, labels.keys, labels.to_cpu
     at_storage, of_storage, cpu, ours = labels.storage, labels.of_storage, labels.cpu, labels.ours
     add, handed_out = METER.add_alone, _handing_out(plan, labels)
 
@@ -48,26 +48,25 @@ def _one(plan: Plan, general: General, several: Kernel, labels: Labels) -> Kerne
         if costs is None or others() > FOUND.bystanders or (kwargs and names_device) or not isinstance(first, _Tensor):
             return general((first, *rest), kwargs)
         at = first._cdata >> 3
-        device = at + at_device
+        device = (at << 2) + at_device
         keys = at + at_keys
-        where = WORDS[device]
         whose = WORDS[keys]
         cpus = to_cpu.get(whose)
-        storage = (WORDS[at + at_storage] >> 3) + of_storage
+        storage = (WORDS[at + at_storage] >> 1) + of_storage
         if cpus is None:
             return several(first, *rest, **kwargs)
         try:
-            WORDS[device] = where ^ turn
+            SHORTS[device] = cpu
             WORDS[keys] = cpus
-            WORDS[storage] = cpu
+            SHORTS[storage] = cpu
             result = call(CPU_KEYS, first, *rest, **kwargs)
         except RuntimeError as error:
             raise_if_out_of_memory(error)
             raise
         finally:
-            WORDS[device] = where
+            SHORTS[device] = ours
             WORDS[keys] = whose
-            WORDS[storage] = ours
+            SHORTS[storage] = ours
         if writes_first or result is first:
             key: tuple[Any, ...] = (first.shape, first.dtype)
             add(costs.get(key) or cost_of(plan, costs, key, (first,), (first,)))
@@ -84,7 +83,7 @@ def _one(plan: Plan, general: General, several: Kernel, labels: Labels) -> Kerne
 def _two(plan: Plan, general: General, several: Kernel, labels: Labels) -> Kernel:
     """Of an operator whose first two arguments are its only tensors: as `_one`; the second may be a number."""
     both, scalar, writes_first, names_device = plan.call, plan.scalar_call, plan.writes_first, plan.names_device
-    at_device, at_keys, turn, to_cpu = labels.device, labels.keys, labels.turn, labels.to_cpu
+    at_device, at_keys, to_cpu = labels.device, labels.keys, labels.to_cpu
     at_storage, of_storage, cpu, ours = labels.storage, labels.of_storage, labels.cpu, labels.ours
     add, handed_out = METER.add_alone, _handing_out(plan, labels)
 
@@ -97,50 +96,48 @@ def _two(plan: Plan, general: General, several: Kernel, labels: Labels) -> Kerne
         if not isinstance(first, _Tensor):
             return general(args, kwargs)
         at = first._cdata >> 3
-        device = at + at_device
+        device = (at << 2) + at_device
         keys = at + at_keys
-        where = WORDS[device]
         whose = WORDS[keys]
         cpus = to_cpu.get(whose)
-        storage = (WORDS[at + at_storage] >> 3) + of_storage
+        storage = (WORDS[at + at_storage] >> 1) + of_storage
         if cpus is None:
             return several(*args, **kwargs)
         if isinstance(second, _Tensor):
             at = second._cdata >> 3
-            device_2 = at + at_device
+            device_2 = (at << 2) + at_device
             keys_2 = at + at_keys
-            where_2 = WORDS[device_2]
             whose_2 = WORDS[keys_2]
             cpus_2 = to_cpu.get(whose_2)
-            storage_2 = (WORDS[at + at_storage] >> 3) + of_storage
+            storage_2 = (WORDS[at + at_storage] >> 1) + of_storage
             if cpus_2 is None:
                 return several(*args, **kwargs)
             call = both
             inputs: tuple[torch.Tensor, ...] = (first, second)
             key: tuple[Any, ...] = (first.shape, first.dtype, second.shape, second.dtype)
         elif scalar is not None and isinstance(second, NUMBERS):
-            device_2, keys_2, storage_2, where_2, whose_2, cpus_2 = device, keys, storage, where, whose, cpus
+            device_2, keys_2, storage_2, whose_2, cpus_2 = device, keys, storage, whose, cpus
             call, inputs, key = scalar, (first,), (first.shape, first.dtype)
         else:
             return several(*args, **kwargs)
         try:
-            WORDS[device] = where ^ turn
+            SHORTS[device] = cpu
             WORDS[keys] = cpus
-            WORDS[storage] = cpu
-            WORDS[device_2] = where_2 ^ turn
+            SHORTS[storage] = cpu
+            SHORTS[device_2] = cpu
             WORDS[keys_2] = cpus_2
-            WORDS[storage_2] = cpu
+            SHORTS[storage_2] = cpu
             result = call(CPU_KEYS, *args, **kwargs)
         except RuntimeError as error:
             raise_if_out_of_memory(error)
             raise
         finally:
-            WORDS[device] = where
+            SHORTS[device] = ours
             WORDS[keys] = whose
-            WORDS[storage] = ours
-            WORDS[device_2] = where_2
+            SHORTS[storage] = ours
+            SHORTS[device_2] = ours
             WORDS[keys_2] = whose_2
-            WORDS[storage_2] = ours
+            SHORTS[storage_2] = ours
         if writes_first or result is first or result is second:
             given = second if result is second else first
             key = (*key, writes_first, result is second)
@@ -158,8 +155,7 @@ def _two(plan: Plan, general: General, several: Kernel, labels: Labels) -> Kerne
 def _handing_out(plan: Plan, labels: Labels) -> Callable[[torch.Tensor], torch.Tensor]:
     """A new result as the caller is to see it; what the policy has against it was said (`_cost_of_new`)."""
     at_device, at_keys, at_storage = labels.device, labels.keys, labels.storage
-    turn, to_device, of_storage = labels.turn, labels.to_device, labels.of_storage
-    count, ours = labels.count, labels.ours
+    to_device, of_storage, count, ours = labels.to_device, labels.of_storage, labels.count, labels.ours
 
     def handed_out(result: torch.Tensor) -> torch.Tensor:
         at = result._cdata >> 3
@@ -167,9 +163,9 @@ def _handing_out(plan: Plan, labels: Labels) -> Callable[[torch.Tensor], torch.T
         storage = WORDS[at + at_storage] >> 3
         if keys is None or WORDS[storage + count] & 0xFFFF_FFFF != 1:
             return _adopted(plan, result)
-        WORDS[at + at_device] ^= turn
+        SHORTS[(at << 2) + at_device] = ours
         WORDS[at + at_keys] = keys
-        WORDS[storage + of_storage] = ours
+        SHORTS[(storage << 2) + of_storage] = ours
         return result
 
     return handed_out
@@ -178,7 +174,7 @@ def _handing_out(plan: Plan, labels: Labels) -> Callable[[torch.Tensor], torch.T
 def _several(plan: Plan, general: General, labels: Labels) -> Kernel:
     """Of any other operator, with lists of tensors and several results, too: less is written out."""
     call, writes_first, names_device = plan.call, plan.writes_first, plan.names_device
-    at_device, at_keys, turn, to_cpu = labels.device, labels.keys, labels.turn, labels.to_cpu
+    at_device, at_keys, to_cpu = labels.device, labels.keys, labels.to_cpu
     at_storage, of_storage, cpu, ours = labels.storage, labels.of_storage, labels.cpu, labels.ours
     tensor_at = plan.tensor_at
     handed_out = _handing_out(plan, labels)
@@ -188,6 +184,7 @@ def _several(plan: Plan, general: General, labels: Labels) -> Kernel:
         if costs is None or others() > FOUND.bystanders or (kwargs and names_device):
             return general(args, kwargs)
         inputs: list[torch.Tensor] = []
+        arrays: list[Any] = []
         places: list[int] = []
         as_cpus: list[int] = []
         was: list[int] = []
@@ -203,20 +200,19 @@ def _several(plan: Plan, general: General, labels: Labels) -> Kernel:
                     if tensor.is_cpu and not tensor.dim() and inputs:
                         continue  # a number of the host's, as a tensor
                     return general(args, kwargs)
-                device = at + at_device
-                where = WORDS[device]
-                places += (device, keys, (WORDS[at + at_storage] >> 3) + of_storage)
-                as_cpus += (where ^ turn, cpus, cpu)
-                was += (where, whose, ours)
+                arrays += (SHORTS, WORDS, SHORTS)
+                places += ((at << 2) + at_device, keys, (WORDS[at + at_storage] >> 1) + of_storage)
+                as_cpus += (cpu, cpus, cpu)
+                was += (ours, whose, ours)
                 inputs.append(tensor)
         for i in tensor_at:
             if i < len(args) and isinstance(args[i], NUMBERS):
                 return general(args, kwargs)
         if not inputs or (writes_first and inputs[0] is not args[0]):
             return general(args, kwargs)
-        back = map(write, places, was)
+        back = map(setitem, arrays, places, was)
         try:
-            SET(map(write, places, as_cpus))
+            SET(map(setitem, arrays, places, as_cpus))
             result = call(CPU_KEYS, *args, **kwargs)
         except RuntimeError as error:
             raise_if_out_of_memory(error)

@@ -183,7 +183,8 @@ def test_out_of_any_size_in_any_place_is_written_as_on_the_cpu(
             assert OUT[name](x, out=out) is out
         except RuntimeError as error:  # a dtype that the operator does not write
             return [out, around, torch.tensor(list(str(error).split("\n")[0].encode()))]
-        return [out, around, torch.tensor([out.storage_offset(), out.untyped_storage().nbytes(), *out.stride()])]
+        said = [out.storage_offset(), out.untyped_storage().nbytes(), out.is_contiguous(), *out.stride()]
+        return [out, around, torch.tensor(said)]
 
     for place in PLACES:
         want = written("cpu", place)
