@@ -13,7 +13,7 @@ import sys
 
 import torch
 
-from relay.device.words import WORDS
+from relay.device.words import CPU, WORDS
 
 DL_CPU, DL_EXT = 1, 12
 """A capsule's device as one word: the type, and above it the number 0."""
@@ -49,7 +49,7 @@ _CAPSULE = object.__basicsize__
 
 
 def _capsules_are_as_thought() -> bool:
-    capsule = EXPORT(torch.empty(0))
+    capsule = EXPORT(torch.empty(0, device=CPU))
     return bool(
         sys.implementation.name == "cpython" and WORDS[(id(capsule) + _CAPSULE) >> 3] == _pointer(capsule, _NAME)
     )

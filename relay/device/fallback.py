@@ -150,6 +150,8 @@ def _made(plan: Plan) -> Kernel:
 
     plan.kernel = kernel
     labels = FOUND.labels
+    if not plan.op._schema.name.startswith("aten::"):
+        labels = None  # its kernel for the CPU may be one of Python, which would see what is lent
     if labels is not None and plan.plain:
         plan.kernel = plain.kernel_for(plan, general, labels)
     elif labels is not None and plan.writes_out:

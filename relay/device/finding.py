@@ -6,6 +6,9 @@ each word is known by what torch says of the tensor, and has to be the only one 
 
 from __future__ import annotations
 
+import _thread
+import functools
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,7 +16,7 @@ from typing import Any
 import torch
 
 from relay.device.labels import FOUND, SET, Labels, Loan
-from relay.device.words import WORDS
+from relay.device.words import CPU, WORDS
 
 _SEARCHED = range(1, 32)
 """Words of a tensor that are looked at: all of them, and what lies behind it."""
@@ -48,7 +51,8 @@ def _keys(tensor: torch.Tensor) -> int:
 def find(make: Callable[[], torch.Tensor]) -> Labels:
     """Where this torch keeps the labels. ``make``: a new float32 tensor of the device of sizes (2, 3), as
     ``torch.empty(2, 3)`` is one of the CPU. NoLabels where it cannot be told for certain."""
-    both = ours, cpus = make(), torch.empty(2, 3)
+    with torch.inference_mode(False):
+        both = ours, cpus = make(), torch.empty(2, 3, device=CPU)
     bits = [_device_bits(tensor) for tensor in both]
     keys = _only([i for i in _SEARCHED if all(_word(t._cdata, i) == _keys(t) for t in both)], "keys")
     storages = [t.untyped_storage()._cdata for t in both]
@@ -73,7 +77,10 @@ def find(make: Callable[[], torch.Tensor]) -> Labels:
     context = _only([i for i in _OF_A_STORAGE if i != data and _word(storages[1], i) == addresses[1]], "context")
     sizes = [t.untyped_storage().nbytes() for t in both]
     nbytes = _only([i for i in _OF_A_STORAGE if [_word(s, i) for s in storages] == sizes], "bytes")
-    grows, stays = torch.empty(2, 3), torch.frombuffer(bytearray(24), dtype=torch.float32)  # memory of somebody else
+    grows, stays = (
+        torch.empty(2, 3, device=CPU),
+        torch.frombuffer(bytearray(24), dtype=torch.float32),
+    )  # memory of somebody else
     owned, foreign = [grows.untyped_storage()._cdata, storages[1]], [stays.untyped_storage()._cdata, storages[0]]
     lies = [
         i
@@ -92,7 +99,7 @@ def find(make: Callable[[], torch.Tensor]) -> Labels:
     )
     to_cpu = {_keys(ours): _keys(cpus)}
     with torch.inference_mode():
-        to_cpu[_keys(make())] = _keys(torch.empty(2, 3))
+        to_cpu[_keys(make())] = _keys(torch.empty(2, 3, device=CPU))
     for key in (
         torch._C.DispatchKey.Conjugate,
         torch._C.DispatchKey.Negative,
@@ -117,7 +124,8 @@ def find(make: Callable[[], torch.Tensor]) -> Labels:
         cpus_allocator=_word(owned[0], allocator),
         resizable=resizable,
     )
-    _try_out(found, ours)
+    with torch.inference_mode(False):
+        _try_out(found, ours)
     return found
 
 
@@ -127,7 +135,7 @@ def _try_out(found: Labels, ours: torch.Tensor) -> None:
     def said(tensor: torch.Tensor) -> tuple[Any, ...]:
         return tensor.device, tensor.untyped_storage().device, _keys(tensor)
 
-    as_ours, as_cpus = said(ours), said(torch.empty(2, 3))
+    as_ours, as_cpus = said(ours), said(torch.empty(2, 3, device=CPU))
     loan = Loan(found)
     loan.take(ours)
     lend, back = loan.words()
@@ -136,7 +144,7 @@ def _try_out(found: Labels, ours: torch.Tensor) -> None:
         seen = [said(ours), said(ours.view(6))]
     finally:
         SET(back)
-    fresh = torch.empty(2, 3)  # a storage that Python has seen has one more that refers to it
+    fresh = torch.empty(2, 3, device=CPU)  # a storage that Python has seen has one more that refers to it
     kept = found.keep(fresh) and said(fresh) == as_ours
     found.let_grow(ours)
     if not (seen == [as_cpus, as_cpus] and kept and said(ours) == as_ours and ours.untyped_storage().resizable()):
@@ -144,8 +152,24 @@ def _try_out(found: Labels, ours: torch.Tensor) -> None:
 
 
 def install(make: Callable[[], torch.Tensor]) -> None:
-    """`find` them for this process, if this torch has them."""
+    """`find` them for this process, if this torch has them, and have it known when nothing may be lent."""
     try:
         FOUND.labels = find(make)
     except NoLabels as missing:
         warnings.warn(f"the device is slower with this torch: {missing}", RuntimeWarning, stacklevel=2)
+        return
+    os.register_at_fork(after_in_child=FOUND.forked)
+    set_threads, start = torch._C._set_multithreading_enabled, _thread.start_new_thread
+
+    @functools.wraps(set_threads)
+    def set_multithreading_enabled(on: bool) -> None:
+        FOUND.threads_of_autograd(on)
+        set_threads(on)
+
+    @functools.wraps(start)
+    def start_new_thread(*args: Any, **kwargs: Any) -> int:  # `threading` has another name for it, and waits
+        FOUND.no_more()
+        return start(*args, **kwargs)
+
+    torch._C._set_multithreading_enabled = set_multithreading_enabled
+    _thread.start_new_thread = start_new_thread

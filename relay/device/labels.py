@@ -174,13 +174,32 @@ def lent(labels: Labels | None, kernel: Callable[..., Any], first: torch.Tensor,
 
 
 class _Found:
-    """What `install` found. ``bystanders``: threads of Python's, beside the first, that never touch a tensor."""
+    """What `relay.device.finding.install` found. ``bystanders``: threads of Python's, beside the first, that never
+    touch a tensor; below 0 nothing is lent."""
 
-    __slots__ = ("bystanders", "labels")
+    __slots__ = ("_before", "_never", "bystanders", "labels")
 
     def __init__(self) -> None:
         self.labels: Labels | None = None
         self.bystanders = 0
+        self._before = 0
+        self._never = False
+
+    def forked(self) -> None:
+        """Of the threads that the parent had, none is in a child, where Python goes on counting them."""
+        if self.bystanders >= 0:
+            self.bystanders = others()
+
+    def threads_of_autograd(self, on: bool) -> None:
+        """Whether backward runs in threads of torch's own, which Python does not count."""
+        if on and self.bystanders >= 0:
+            self._before, self.bystanders = self.bystanders, -1
+        elif not (on or self._never) and self.bystanders < 0:
+            self.bystanders = self._before
+
+    def no_more(self) -> None:
+        """Lend nothing from now on: there may be a thread that Python counts only when it begins to run."""
+        self._never, self.bystanders = True, -1
 
 
 FOUND = _Found()

@@ -3,15 +3,18 @@
 Torch has them for memory of its own allocator's, as a tensor has it that `relay.device.memory.allocate` or a kernel
 made; other memory (of an alias that came through DLPack) is moved into such first. A copy that torch makes for one that
 is written to is labelled as the CPU's. Of a lent tensor that is put right when it comes back; a tensor is copied
-without being lent where its address is asked for, so from the first such clone on, that is looked after, too.
+without being lent where its address is asked for, or its memory changed, so from the first such clone on, that is
+looked after, too.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.utils.dlpack
 
 from relay.device.labels import FOUND, NOT_LENT, Labels, lent
 from relay.device.memory import allocate_bytes, check_result, copy_bytes
@@ -61,13 +64,26 @@ def _look_after_addresses(labels: Labels) -> None:
             labels.mark(self)
         return address
 
-    def storages(self: torch.UntypedStorage) -> int:
-        at = (self._cdata >> 1) + labels.of_storage
-        ours = SHORTS[at] == labels.ours
-        address: int = of_storage(self)
-        if ours:
-            SHORTS[at] = labels.ours
-        return address
+    def marked(method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            at = [(one._cdata >> 1) + labels.of_storage for one in args if isinstance(one, torch.UntypedStorage)]
+            ours = [place for place in at if SHORTS[place] == labels.ours]
+            try:
+                return method(*args, **kwargs)
+            finally:
+                for place in ours:
+                    SHORTS[place] = labels.ours
+
+        return call
+
+    def to_dlpack(tensor: torch.Tensor) -> Any:
+        tensor.data_ptr()
+        return export(tensor)
 
     torch.Tensor.data_ptr = tensors
-    torch.UntypedStorage.data_ptr = storages
+    torch.UntypedStorage.data_ptr = marked(of_storage)
+    torch.UntypedStorage.byteswap = marked(torch.UntypedStorage.byteswap)
+    torch.UntypedStorage._swap_data_ptr_ = marked(torch.UntypedStorage._swap_data_ptr_)
+    export = torch.utils.dlpack.to_dlpack
+    torch.utils.dlpack.to_dlpack = to_dlpack

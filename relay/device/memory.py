@@ -30,6 +30,7 @@ _free.restype = None
 _aligned_alloc = _libc.aligned_alloc
 _aligned_alloc.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
 _aligned_alloc.restype = ctypes.c_void_p
+_profiling = torch._C._autograd._profiler_enabled
 _typed_empty = torch._C._acc.create_empty_tensor
 _storage_at = torch._C._construct_storage_from_data_pointer
 _below_autograd = torch._C._AutoDispatchBelowAutograd
@@ -74,10 +75,14 @@ def owned(labels: Labels, made: torch.Tensor, filled: bool) -> torch.Tensor:
     """A new plain tensor of the CPU, which nobody else has seen, as one of the device: aligned, with its elements if it
     is ``filled``, and counted as given out."""
     at = made._cdata >> 3
+    ours = labels.to_device.get(WORDS[at + labels.keys])
+    if ours is None:
+        return flip(made, DL_EXT)
     storage = WORDS[at + labels.storage] >> 3
     address = WORDS[storage + labels.data]
     nbytes = WORDS[storage + labels.nbytes]
-    if address % STICK:  # torch's is aligned to half of one, by the same C library and back to it
+    # Torch's is aligned to half a stick, by the same C library, and goes back to it. Its profiler knows it by address.
+    if address % STICK and not _profiling():
         block = _aligned_alloc(STICK, -(-nbytes // STICK) * STICK)
         if not block:
             raise DeviceOutOfMemory(nbytes, CURRENT.policy.memory_bytes)
@@ -85,8 +90,7 @@ def owned(labels: Labels, made: torch.Tensor, filled: bool) -> torch.Tensor:
             BYTES[block : block + nbytes] = BYTES[address : address + nbytes]
         WORDS[storage + labels.data] = WORDS[storage + labels.context] = block
         _free(address)
-    keys = at + labels.keys  # as `Labels.keep`, of what nobody else has seen
-    WORDS[keys] = labels.to_device[WORDS[keys]]
+    WORDS[at + labels.keys] = ours  # as `Labels.keep`, of what nobody else has seen
     SHORTS[(at << 2) + labels.device] = labels.ours
     SHORTS[(storage << 2) + labels.of_storage] = labels.ours
     METER.allocation(nbytes)

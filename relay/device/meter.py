@@ -171,7 +171,7 @@ class Meter:
     """The writer's side. One per process (`METER`); `bind` chooses the map it writes to."""
 
     def __init__(self, shared: mmap.mmap | None = None) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._comparing = 0
         self._owed: list[Cost] = []
         self._memos: weakref.WeakSet[Memo] = weakref.WeakSet()
@@ -181,8 +181,9 @@ class Meter:
         os.register_at_fork(after_in_child=self._begin_anew)
 
     def _begin_anew(self) -> None:
+        # Reentrant: a signal's handler may run an operator amid another's count.
         # A fork can happen while another thread holds the lock; nobody would ever release the child's copy of it.
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._forget()  # the parent tells its map what it owes
 
     def _forget(self) -> None:

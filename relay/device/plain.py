@@ -184,6 +184,7 @@ def _several(plan: Plan, general: General, labels: Labels) -> Kernel:
         if costs is None or others() > FOUND.bystanders or (kwargs and names_device):
             return general(args, kwargs)
         inputs: list[torch.Tensor] = []
+        given: list[int] = []
         arrays: list[Any] = []
         places: list[int] = []
         as_cpus: list[int] = []
@@ -192,6 +193,7 @@ def _several(plan: Plan, general: General, labels: Labels) -> Kernel:
             for tensor in value if type(value) is list else (value,):
                 if not isinstance(tensor, _Tensor):
                     continue
+                given.append(id(tensor))
                 at = tensor._cdata >> 3
                 keys = at + at_keys
                 whose = WORDS[keys]
@@ -223,7 +225,6 @@ def _several(plan: Plan, general: General, labels: Labels) -> Kernel:
         for tensor in inputs:
             key += (tensor.shape, tensor.dtype)
         alone = isinstance(result, _Tensor)
-        given = [id(tensor) for tensor in inputs]
         if alone and not writes_first and id(result) not in given:
             key += (result.shape, result.dtype)
             cost = costs.get(key) or _cost_of_new(plan, costs, key, inputs, result)

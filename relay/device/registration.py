@@ -19,6 +19,7 @@ from relay.device.meter import METER
 from relay.device.module import make_module
 from relay.device.plan import by_its_out, overload
 from relay.device.policy import Policy, set_policy
+from relay.device.words import CPU
 
 KEY = "PrivateUse1"
 _libraries: list[torch.library.Library] = []  # a Library unregisters its kernels when it is collected
@@ -61,7 +62,7 @@ def install(policy: Policy | None = None, meter_map: mmap.mmap | None = None) ->
     from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
     _setup_privateuseone_for_python_backend(NAME, make_module(), device_guard=_Guard())
-    finding.install(lambda: flip(torch.empty(2, 3), DL_EXT))
+    finding.install(lambda: flip(torch.empty(2, 3, device=CPU), DL_EXT))
     aten = torch.library.Library("aten", "IMPL")
     everything = torch.library.Library("_", "IMPL")
     _libraries.extend((aten, everything))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from relay.device.errors import OutOfMemory
 from relay.device.labels import FOUND, SET, Labels, Loan, NotLent, others
 from relay.device.memory import (
     adopt,
     check_result,
     copy_bytes,
     cpu_alias,
+    empty_like_dtype,
     lies_in_bytes,
     raise_if_out_of_memory,
     set_memory,
@@ -74,6 +77,20 @@ def _take_sizes(device: torch.Tensor, alias: torch.Tensor) -> None:
         set_memory(device, device.untyped_storage(), device.storage_offset(), alias.size(), alias.stride())
 
 
+def _check_grown(out: torch.Tensor, size: Sequence[int], stride: Sequence[int], held: int) -> None:
+    """Of an ``out=`` that a kernel made larger: give it its sizes back, and raise, if the policy is against it."""
+    memory = out.untyped_storage()
+    try:
+        check_result(out)
+    except OutOfMemory:
+        set_memory(out, memory, out.storage_offset(), size, stride)
+        if not held:
+            memory._swap_data_ptr_(empty_like_dtype(torch.uint8).untyped_storage())
+        raise
+    if 0 < held < memory.nbytes():
+        METER.allocation(memory.nbytes())
+
+
 def kernel_for(plan: Plan, general: General, labels: Labels) -> Kernel:
     """The kernel of an operator with one ``out=`` (`Plan.writes_out`), to be registered. ``general`` is the long
     way."""
@@ -101,7 +118,7 @@ def kernel_for(plan: Plan, general: General, labels: Labels) -> Kernel:
             if i < len(args) and isinstance(args[i], NUMBERS):
                 return general(args, kwargs)
         storage = WORDS[(out._cdata >> 3) + labels.storage] >> 3
-        memory, held = WORDS[storage + labels.data], WORDS[storage + labels.nbytes]
+        size, stride, held = out.shape, out.stride(), WORDS[storage + labels.nbytes]
         WORDS[storage + labels.allocator] = labels.cpus_allocator  # kernels may make it larger, as on the CPU
         WORDS[storage + labels.flags] |= labels.resizable
         lend, back = loan.words()
@@ -113,10 +130,8 @@ def kernel_for(plan: Plan, general: General, labels: Labels) -> Kernel:
             raise
         finally:
             SET(back)
-        if WORDS[storage + labels.data] != memory:
-            check_result(out)
-            if held:
-                METER.allocation(out.untyped_storage().nbytes())
+        if out.shape != size:
+            _check_grown(out, size, stride, held)
         inputs = [*loan.tensors[1:], out]
         key: tuple[Any, ...] = ()
         for tensor in inputs:

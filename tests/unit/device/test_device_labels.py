@@ -99,6 +99,123 @@ def test_another_thread_sees_tensors_of_the_device_alone() -> None:
     assert seen == {"spyre:0"}
 
 
+def test_threads_that_nobody_counts_are_waited_out_by_lending_nothing() -> None:
+    """A thread of `_thread`'s counts when it begins to run, and autograd's never do."""
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(THREADS)], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+THREADS = """
+    import _thread, time
+    import torch
+    import relay.device as device
+    device.install()
+    from relay.device import labels
+    x = torch.ones(700, 700, device="spyre")
+    seen = set()
+    torch.autograd.set_multithreading_enabled(True)
+    assert labels.FOUND.bystanders < 0
+    torch.autograd.set_multithreading_enabled(False)
+    with torch.autograd.set_multithreading_enabled(True):
+        assert labels.FOUND.bystanders < 0
+    assert labels.FOUND.bystanders == 0
+    left = []
+    for _ in range(40):
+        def look():
+            seen.update((str(x.device), str(x[1:].device)))
+            left.append(1)
+        _thread.start_new_thread(look, ())
+        x + x
+        x.clone()
+    while len(left) < 40:
+        time.sleep(0.01)
+    assert seen == {"spyre:0"}, seen
+    torch.autograd.set_multithreading_enabled(False)
+    assert labels.FOUND.bystanders < 0
+"""
+
+
+def test_a_fork_leaves_the_threads_of_its_parent_behind() -> None:
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(FORKED)], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+FORKED = """
+    import os, threading
+    import torch
+    import relay.device as device
+    device.install()
+    from relay.device import labels
+    over = threading.Event()
+    other = threading.Thread(target=over.wait)
+    other.start()
+    assert labels.others() > labels.FOUND.bystanders
+    pid = os.fork()
+    if not pid:
+        os._exit(labels.others() > labels.FOUND.bystanders)
+    over.set()
+    other.join()
+    assert os.waitpid(pid, 0)[1] == 0
+"""
+
+
+def test_an_operator_of_somebodys_is_not_lent_to() -> None:
+    """Its kernel for the CPU may be one of Python, which would see the device's tensor as one of the CPU's."""
+    with torch.library._scoped_library("relay_device_somebodys", "DEF") as library:
+        library.define("second(Tensor x, Tensor y) -> Tensor")
+        seen: list[Any] = []
+
+        def kernel(x: Any, y: Any) -> Any:
+            seen.append(x[1:])
+            return y
+
+        library.impl("second", kernel, "CPU")
+        x, number = torch.ones(3, device="spyre"), torch.tensor(2.0)
+        for _ in range(3):
+            torch.ops.relay_device_somebodys.second(x, number)
+        assert _where(number, *seen) == {"cpu"}
+        assert _where(x) == {"spyre:0"}
+
+
+@pytest.mark.parametrize(
+    "before", ["with torch.inference_mode():", "torch.set_default_device('meta')\nif True:", "with torch.no_grad():"]
+)
+def test_installed_under_somebodys_mode(before: str) -> None:
+    code = f"import torch, relay.device as device\n{before}\n    device.install()\n" + textwrap.dedent("""
+        torch.set_default_device("cpu")
+        x = torch.ones(3, device="spyre") + 1
+        with torch.inference_mode():
+            y = torch.ones(3, device="spyre") + 1
+        from relay.device import labels
+        assert labels.FOUND.labels is not None
+        assert (x + y).tolist() == [4, 4, 4]
+    """)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_out_that_may_not_grow_keeps_its_sizes() -> None:
+    x = torch.ones(10, device="spyre")
+    with device.use_policy(device.Policy(memory_bytes=100)):
+        for out in (torch.empty(2, device="spyre"), torch.empty(0, device="spyre")):
+            size, held = out.shape, out.untyped_storage().nbytes()
+            for _ in range(2):
+                with pytest.raises(device.OutOfMemory):
+                    torch.cat([x, x, x], out=out)
+                assert out.shape == size
+                assert torch.cat([x, x], out=torch.empty(0, device="spyre")).numel() == 20
+            assert held or not out.untyped_storage().nbytes()
+
+
+def test_the_profiler_counts_as_much_freed_as_given_out() -> None:
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        for _ in range(20):
+            torch.empty(1001, device="spyre")
+    assert sum(event.self_cpu_memory_usage for event in seen.events()) == 0
+
+
 def test_tensors_of_the_host_stay_where_they_are() -> None:
     x, number = torch.arange(4.0, device="spyre"), torch.tensor(2.0)
     for _ in range(2):

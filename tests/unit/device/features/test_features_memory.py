@@ -243,7 +243,16 @@ def test_a_lazy_clone_of_memory_that_came_the_long_way(at: str, long_way: Callab
 
 
 def test_a_lazy_clone_whose_address_is_asked_for_is_a_copy_on_its_device(at: str) -> None:
-    for ask in (lambda t: t.data_ptr(), lambda t: t.untyped_storage().data_ptr()):
+    for ask in (
+        lambda t: t.data_ptr(),
+        lambda t: t.untyped_storage().data_ptr(),
+        lambda t: (torch.utils.dlpack.to_dlpack(t), t.data_ptr())[1],
+        lambda t: (
+            t.untyped_storage().byteswap(torch.float32),
+            t.untyped_storage().byteswap(torch.float32),
+            t.data_ptr(),
+        )[2],
+    ):
         x = torch.arange(4.0).to(at)
         y = x._lazy_clone()
         asked = ask(y)
