@@ -77,10 +77,8 @@ def find(make: Callable[[], torch.Tensor]) -> Labels:
     context = _only([i for i in _OF_A_STORAGE if i != data and _word(storages[1], i) == addresses[1]], "context")
     sizes = [t.untyped_storage().nbytes() for t in both]
     nbytes = _only([i for i in _OF_A_STORAGE if [_word(s, i) for s in storages] == sizes], "bytes")
-    grows, stays = (
-        torch.empty(2, 3, device=CPU),
-        torch.frombuffer(bytearray(24), dtype=torch.float32),
-    )  # memory of somebody else
+    grows = torch.empty(2, 3, device=CPU)
+    stays = torch.frombuffer(bytearray(24), dtype=torch.float32)  # memory of somebody else
     owned, foreign = [grows.untyped_storage()._cdata, storages[1]], [stays.untyped_storage()._cdata, storages[0]]
     lies = [
         i
@@ -100,10 +98,8 @@ def find(make: Callable[[], torch.Tensor]) -> Labels:
     to_cpu = {_keys(ours): _keys(cpus)}
     with torch.inference_mode():
         to_cpu[_keys(make())] = _keys(torch.empty(2, 3, device=CPU))
-    for key in (
-        torch._C.DispatchKey.Conjugate,
-        torch._C.DispatchKey.Negative,
-    ):  # a kernel that is given such a bit heeds it
+    # A kernel that is given a tensor with such a bit heeds it.
+    for key in (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative):
         bit = torch._C.DispatchKeySet(key).raw_repr()
         to_cpu |= {here | bit: there | bit for here, there in to_cpu.items()}
     found = Labels(
