@@ -3,7 +3,7 @@
 Layout of the map (version 1), little pieces of 8 bytes, signed, in the machine's byte order: slot 0 `MAGIC`, slot 1 the
 version, then one slot for each field of `MeterSnapshot` in the order of its definition. Reading takes no lock: an
 aligned 8-byte slot is read whole. ``kernels`` is told at once; bytes, sticks, transfers and time are added up here
-first and told every few thousand kernels and by `Meter.snapshot`, for that is most of what counting costs: a child that
+first and told every few thousand kernels and by `Meter.tell`, for that is most of what counting costs: a child that
 is killed takes with it what it had not told. One process may write to a map at a time; give children that run
 side by side a map each (`Meter.bind`).
 """
@@ -215,9 +215,13 @@ class Meter:
 
     def snapshot(self) -> MeterSnapshot:
         """The totals so far."""
+        self.tell()
+        return MeterSnapshot(*self._slots[_FIRST:_END].tolist())
+
+    def tell(self) -> None:
+        """Have the map know all that was counted, for another process that reads it."""
         with self._lock:
             self._settle()
-        return MeterSnapshot(*self._slots[_FIRST:_END].tolist())
 
     def comparing(self) -> Comparing:
         """Count kernels of this region as comparisons only: they say nothing about engagement or cost."""

@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from relay.device import METER
 from relay.worker import protocol
 from relay.worker.leaks import State
 from relay.worker.outcome import RAW
@@ -48,6 +49,7 @@ def run(
         if end["raw"] in ("failed", "error"):
             _forget_frames()
         leaked = state.changed()
+        METER.tell()
         with suppress(OSError, ValueError):  # a test may close them
             sys.stdout.flush()
             sys.stderr.flush()
