@@ -49,7 +49,7 @@ def _seen_by_the_cpu(
         return function
     import torch
 
-    from relay.device.labels import FOUND, SET, Loan, NotLent, others
+    from relay.device.labels import FOUND, Loan, NotLent, others
     from relay.device.memory import device_alias
 
     plain = (torch.Tensor, torch.nn.Parameter)
@@ -74,12 +74,7 @@ def _seen_by_the_cpu(
             except NotLent:
                 pass
             else:
-                lend, back = loan.words()
-                try:
-                    SET(lend)
-                    return function(self, actual, expected, *args, **kwargs)
-                finally:
-                    SET(back)
+                return loan.during(function, self, actual, expected, *args, **kwargs)
         return function(self, seen(actual), seen(expected), *args, **kwargs)
 
     setattr(compare, _MARK, True)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from relay.device import numerics
-from relay.device.labels import FOUND, NOT_LENT, SET, Loan, NotLent, lent, others
+from relay.device.labels import FOUND, NOT_LENT, Loan, NotLent, lent, others
 from relay.device.memory import (
     NAME,
     STRIDED,
@@ -51,12 +51,7 @@ def copy_from(src: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) 
     except NotLent:
         _copied(src_, dst_)
         return dst
-    lend, back = loan.words()
-    try:
-        SET(lend)
-        _copy(CPU_KEYS, dst_, src_)
-    finally:
-        SET(back)
+    loan.during(_copy, CPU_KEYS, dst_, src_)
     if len(loan.tensors) == 2:
         _count_device_copy(src_, dst_)
     else:

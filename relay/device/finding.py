@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from relay.device.labels import FOUND, SET, Labels, Loan
+from relay.device.labels import FOUND, Labels, Loan
 from relay.device.words import CPU, WORDS
 
 _SEARCHED = range(1, 32)
@@ -134,12 +134,7 @@ def _try_out(found: Labels, ours: torch.Tensor) -> None:
     as_ours, as_cpus = said(ours), said(torch.empty(2, 3, device=CPU))
     loan = Loan(found)
     loan.take(ours)
-    lend, back = loan.words()
-    try:
-        SET(lend)
-        seen = [said(ours), said(ours.view(6))]
-    finally:
-        SET(back)
+    seen = loan.during(lambda: [said(ours), said(ours.view(6))])
     fresh = torch.empty(2, 3, device=CPU)  # a storage that Python has seen has one more that refers to it
     kept = found.keep(fresh) and said(fresh) == as_ours
     found.let_grow(ours)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from _thread import _count as others  # every thread of Python's but the first
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from operator import setitem
 from typing import Any
@@ -90,22 +90,13 @@ class Labels:
 
 
 SET = deque[Any](maxlen=0).extend
-"""Writes what `Loan.words` gives. One call into C: a signal whose handler raises comes before it or after it, and not
+"""Runs a map to its end. One call into C: a signal whose handler raises comes before it or after it, and not
 between two words of a tensor."""
 
 
 class Loan:
-    """Tensors of one call that are to be lent, as in::
-
-        lend, back = loan.words()
-        try:
-            SET(lend)
-            ...
-        finally:
-            SET(back)
-
-    A storage is lent with its tensor, for a view takes its device from there; and if a kernel gave it other memory,
-    that is the device's again afterwards."""
+    """Tensors of one call that are to be lent. A storage is lent with its tensor, for a view takes its device from
+    there; and if a kernel gave it other memory, that is the device's again afterwards."""
 
     __slots__ = ("_arrays", "_labels", "_lent", "_places", "_was", "tensors")
 
@@ -140,9 +131,14 @@ class Loan:
             for one in value:
                 self.take(one)
 
-    def words(self) -> tuple[Iterable[None], Iterable[None]]:
-        """What lends them, and what gives them back, each to be given to `SET` once."""
-        return map(setitem, self._arrays, self._places, self._lent), map(setitem, self._arrays, self._places, self._was)
+    def during(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """What the function gives while they are lent."""
+        back = map(setitem, self._arrays, self._places, self._was)
+        try:
+            SET(map(setitem, self._arrays, self._places, self._lent))
+            return function(*args, **kwargs)
+        finally:
+            SET(back)
 
 
 NOT_LENT = object()

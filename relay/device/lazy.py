@@ -42,7 +42,7 @@ def _shared(labels: Labels, tensor: torch.Tensor) -> Any:
         own = allocate_bytes(memory.nbytes())
         copy_bytes(memory.data_ptr(), own, memory.nbytes())
         give(memory, own.untyped_storage())
-    WORDS[storage + labels.allocator] = labels.cpus_allocator
+    labels.let_grow(tensor)
     made = lent(labels, _lazy_clone, tensor)
     if made is not NOT_LENT:
         labels.keep(made)

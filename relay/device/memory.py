@@ -216,7 +216,7 @@ def is_device(tensor: torch.Tensor) -> bool:
 
 def device_alias(tensor: torch.Tensor) -> torch.Tensor | None:
     """`cpu_alias` of a strided tensor, or None if it is not on this device, or not one that DLPack can describe (it is
-    sparse, quantised, on meta). This is the hot path of every operator."""
+    sparse, quantised, on meta)."""
     if tensor.dtype not in DL_DTYPES or tensor.is_neg() or tensor.is_conj():
         return cpu_alias(tensor) if is_device(tensor) and tensor.layout is torch.strided else None
     try:

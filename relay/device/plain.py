@@ -1,8 +1,8 @@
 """The short way through an operator that is *plain* (see `relay.device.plan`): a third of the time of the general one.
 
 A test of thousands of tiny operators spends nearly all its time here, so this is written for speed: what a policy says
-of the operator and what a kernel costs are remembered by sizes and dtypes (`Policy.costs`), and `cpu_alias` and `adopt`
-are written out for what they nearly always meet.
+of the operator and what a kernel costs are remembered by sizes and dtypes (`Policy.costs`), and lending
+and keeping (`relay.device.labels`) are written out for what they nearly always meet.
 """
 
 from __future__ import annotations

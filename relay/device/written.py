@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from relay.device.errors import OutOfMemory
-from relay.device.labels import FOUND, SET, Labels, Loan, NotLent, others
+from relay.device.labels import FOUND, Labels, Loan, NotLent, others
 from relay.device.memory import (
     adopt,
     check_result,
@@ -119,17 +119,12 @@ def kernel_for(plan: Plan, general: General, labels: Labels) -> Kernel:
                 return general(args, kwargs)
         storage = WORDS[(out._cdata >> 3) + labels.storage] >> 3
         size, stride, held = out.shape, out.stride(), WORDS[storage + labels.nbytes]
-        WORDS[storage + labels.allocator] = labels.cpus_allocator  # kernels may make it larger, as on the CPU
-        WORDS[storage + labels.flags] |= labels.resizable
-        lend, back = loan.words()
+        labels.let_grow(out)
         try:
-            SET(lend)
-            call(CPU_KEYS, *args, **kwargs)
+            loan.during(call, CPU_KEYS, *args, **kwargs)
         except RuntimeError as error:
             raise_if_out_of_memory(error)
             raise
-        finally:
-            SET(back)
         if out.shape != size:
             _check_grown(out, size, stride, held)
         inputs = [*loan.tensors[1:], out]
