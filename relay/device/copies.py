@@ -1,4 +1,4 @@
-"""Operators that copy: to the device, back, and within it."""
+"""Operators that copy: to the device, back, and within it: the long way (the short one: `relay.device.moves`)."""
 
 from __future__ import annotations
 
@@ -7,27 +7,24 @@ from typing import Any
 import torch
 
 from relay.device import numerics
-from relay.device.labels import FOUND, NOT_LENT, Loan, NotLent, lent, others
+from relay.device.labels import FOUND, NOT_LENT, lent
 from relay.device.memory import (
     NAME,
     STRIDED,
     alias_within,
     as_plain,
-    check_result,
     cpu_alias,
     device_alias,
     host_view,
     kept,
     new_tensor,
-    owned,
     refuse_layout,
     same_elements,
 )
-from relay.device.meter import METER
+from relay.device.meter import METER, Cost
 from relay.device.policy import CURRENT
-from relay.device.words import CPU_KEYS, WORDS
+from relay.device.words import CPU_KEYS
 
-_copy = torch.ops.aten.copy_.default._handle.redispatch_boxed
 _clone = torch.ops.aten.clone.default._handle.redispatch_boxed
 _to_copy = torch.ops.aten._to_copy.default._handle.redispatch_boxed
 _same_memory = torch._C._is_alias_of
@@ -39,29 +36,15 @@ def copy_from(src: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) 
     if not isinstance(src, torch.Tensor):  # a number that torch wrapped
         src = torch.tensor(src)
     src_, dst_ = as_plain(src), as_plain(dst)
-    labels = FOUND.labels
-    if labels is None or others() > FOUND.bystanders or CURRENT.policy.changes_numbers:
-        _copied(src_, dst_)
-        return dst
-    loan = Loan(labels)
-    try:
-        for tensor in (dst_, src_):
-            if not tensor.is_cpu:
-                loan.take(tensor)
-    except NotLent:
-        _copied(src_, dst_)
-        return dst
-    loan.during(_copy, CPU_KEYS, dst_, src_)
-    if len(loan.tensors) == 2:
-        _count_device_copy(src_, dst_)
-    else:
-        METER.transfer("h2d_bytes" if src_.is_cpu else "d2h_bytes", src_.nbytes)
+    _copied(src_, dst_)
     return dst
 
 
 def _copied(src: torch.Tensor, dst: torch.Tensor) -> None:
     if not (src.is_cpu or dst.is_cpu) and _same_memory(src, dst) and same_elements(src, dst):
-        _count_device_copy(src, dst)  # as at the end of `x[i] += 1`: torch leaves it there, too, and a device runs it
+        METER.add(
+            device_copy(src, dst)
+        )  # as at the end of `x[i] += 1`: torch leaves it there, too, and a device runs it
         return
     source = None if src.is_cpu else device_alias(src)
     target = None if dst.is_cpu else device_alias(dst)
@@ -78,7 +61,7 @@ def _copied(src: torch.Tensor, dst: torch.Tensor) -> None:
     if to_device and policy.changes_numbers:
         numerics.apply(policy, target)
     if from_device and to_device:
-        _count_device_copy(src, dst)
+        METER.add(device_copy(src, dst))
     else:
         METER.transfer("h2d_bytes" if to_device else "d2h_bytes", src.nbytes)
 
@@ -96,20 +79,17 @@ def clone(self: torch.Tensor, *, memory_format: torch.memory_format | None = Non
     policy = CURRENT.policy
     if policy.changes_numbers:
         numerics.apply(policy, cpu_alias(out))
-    _count_device_copy(self, out)
+    METER.add(device_copy(self, out))
     return out
 
 
 _copies = METER.memo()
 
 
-def _count_device_copy(src: torch.Tensor, dst: torch.Tensor) -> None:
-    # Within the device a copy is a kernel, and a test that only copies has engaged it.
+def device_copy(src: torch.Tensor, dst: torch.Tensor) -> Cost:
+    """What a copy within the device costs. It is a kernel: a test that only copies has engaged the device."""
     key = (src.shape, src.dtype, dst.shape, dst.dtype)
-    cost = _copies.get(key)
-    if cost is None:
-        cost = _copies.keep(key, METER.cost((src,), (dst,), copied=src.nbytes))
-    METER.add(cost)
+    return _copies.get(key) or _copies.keep(key, METER.cost((src,), (dst,), copied=src.nbytes))
 
 
 def to_copy(
@@ -129,10 +109,6 @@ def to_copy(
     self = as_plain(self)
     from_host = self.is_cpu
     same = dtype is None or dtype is self.dtype
-    if same and memory_format in _AS_IT_IS and layout in STRIDED:
-        copied = _sent(self) if from_host else _fetched(self, device)
-        if copied is not None:
-            return copied
     options: dict[str, Any] = {}
     if memory_format not in _AS_IT_IS:
         options["memory_format"] = memory_format
@@ -163,38 +139,10 @@ def to_copy(
         policy = CURRENT.policy
         if policy.changes_numbers:
             numerics.apply(policy, cpu_alias(moved))
-        _count_device_copy(self, moved)
+        METER.add(device_copy(self, moved))
         return moved
     METER.transfer("d2h_bytes", self.nbytes)
     return out if device.type == "cpu" else out.to(device)
-
-
-def _sent(src: torch.Tensor) -> torch.Tensor | None:
-    """A plain tensor of the host as it is on the device."""
-    labels = FOUND.labels
-    if (
-        labels is None
-        or CURRENT.policy.changes_numbers
-        or WORDS[(src._cdata >> 3) + labels.keys] not in labels.to_device
-        or src.is_conj()
-        or src.is_neg()
-    ):
-        return None
-    check_result(src)
-    made = owned(labels, _clone(CPU_KEYS, src), filled=True)
-    METER.transfer("h2d_bytes", made.nbytes)
-    return made
-
-
-def _fetched(src: torch.Tensor, device: torch.device | None) -> torch.Tensor | None:
-    """A tensor of the device as it is on the host, if that is what is asked for."""
-    if device is None or device.type != "cpu":
-        return None
-    fetched: torch.Tensor = lent(FOUND.labels, _clone, src)
-    if fetched is NOT_LENT:
-        return None
-    METER.transfer("d2h_bytes", fetched.nbytes)
-    return fetched
 
 
 def copy_from_and_resize(src: torch.Tensor, dst: torch.Tensor) -> torch.Tensor:

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from relay.device.dlpack import DL_DTYPES
-from relay.device.labels import FOUND, NOT_LENT, lent
-from relay.device.memory import NAME, STRIDED, check_result, is_device, kept
+from relay.device.labels import NOT_LENT, Labels, lent
+from relay.device.memory import NAME, adopt, check_result, is_device
 from relay.device.meter import METER
 from relay.device.plain import cost_of
 from relay.device.plan import Kernel, overload, plan_of
@@ -101,35 +101,34 @@ def _may_be(policy: Policy, dtype: torch.dtype, elements: float) -> bool:
     return known and (policy.memory_bytes is None or elements * dtype.itemsize <= policy.memory_bytes)
 
 
-def _kernel(name: str, way: Way) -> Kernel:
+def kernels(labels: Labels | None) -> dict[str, Kernel]:
+    """To be registered for PrivateUse1, by name."""
+    return {name: _kernel(name, way, labels) for name, way in _WAYS.items()}
+
+
+def _kernel(name: str, way: Way, labels: Labels | None) -> Kernel:
     make: Kernel = overload(name)._handle.redispatch_boxed
     plan = plan_of(overload(way.writer))
     elements, like, grows, draws, drawn = way.elements, way.like, way.grows, way.draws, way.drawn
 
     def kernel(*args: Any, device: torch.device | None = None, layout: Any = None, **options: Any) -> torch.Tensor:
-        def torchs_own() -> torch.Tensor:
-            own: torch.Tensor = make(TORCHS_OWN_KEYS, *args, device=device, layout=layout, **options)
-            return own
-
         costs = CURRENT.costs.get(plan)
+        policy = CURRENT.policy
+        limited = policy.dtypes is not None or policy.memory_bytes is not None
         if (
             costs is None
-            or (like and not is_device(args[0]))
+            or (layout is not None and layout is not torch.strided)
+            or (like and not (is_device(args[0]) and (device is None or device.type == NAME)))
             or not (count := elements(*args)) <= _MOST
-            or layout not in STRIDED
-            or options.get("pin_memory")
-            or (device is not None and device.type != NAME)
+            or (options and options.get("pin_memory"))
+            or (limited and draws and not _may_be(policy, _dtype(args, options), count))
         ):
-            return torchs_own()
-        if draws:
-            dtype = options.get("dtype") or (args[0].dtype if like else drawn or torch.get_default_dtype())
-            if not _may_be(CURRENT.policy, dtype, count):
-                return torchs_own()
+            return torchs_own(*args, device=device, layout=layout, **options)
         try:
             if like:
-                made = lent(FOUND.labels, make, *args, device=CPU, **options)
+                made = lent(labels, make, *args, device=CPU, **options)
                 if made is NOT_LENT:
-                    return torchs_own()
+                    return torchs_own(*args, device=device, layout=layout, **options)
             else:
                 made = make(CPU_KEYS, *args, device=CPU, **options)
             key = (made.shape, made.dtype, _FACTORY)
@@ -139,15 +138,22 @@ def _kernel(name: str, way: Way) -> Kernel:
                 cost = cost_of(plan, costs, key, (made,), (made,))
         except (RuntimeError, ValueError, TypeError, IndexError):
             # Torch's own says so, of the device, and after it asked for the memory that the meter counts.
-            return torchs_own()
-        out = kept(made)
-        if out is made or made.dtype in DL_DTYPES:  # or else the device was asked for memory
-            METER.allocation(0 if grows else made.nbytes)
-        METER.add(cost)
+            return torchs_own(*args, device=device, layout=layout, **options)
+        out = made
+        if labels is None or not labels.keep(made):
+            out = adopt(made)
+            if made.dtype not in DL_DTYPES:  # the device was asked for memory, and counted it
+                METER.add(cost)
+                return out
+        METER.made(cost, 0 if grows else made.nbytes)
         return out
 
+    def torchs_own(*args: Any, **options: Any) -> torch.Tensor:
+        own: torch.Tensor = make(TORCHS_OWN_KEYS, *args, **options)
+        return own
+
+    def _dtype(args: tuple[Any, ...], options: dict[str, Any]) -> torch.dtype:
+        dtype: torch.dtype = options.get("dtype") or (args[0].dtype if like else drawn or torch.get_default_dtype())
+        return dtype
+
     return kernel
-
-
-KERNELS: dict[str, Kernel] = {name: _kernel(name, way) for name, way in _WAYS.items()}
-"""Registered for PrivateUse1 by name."""

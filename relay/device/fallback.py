@@ -29,7 +29,7 @@ from relay.device.memory import (
     view_like,
 )
 from relay.device.meter import METER
-from relay.device.plan import Kernel, Plan, plan_of
+from relay.device.plan import Kernel, Plan, by_its_kernel, overload, plan_of
 from relay.device.policy import CURRENT, Verdict
 from relay.device.words import CPU, CPU_KEYS
 
@@ -139,6 +139,16 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
 def kernel_for(op: Any) -> Kernel:
     """`run` bound to one operator, to be registered for it directly."""
     return _made(plan_of(op))
+
+
+def prepare() -> None:
+    """Make the kernels of all operators of torch's that come here, which each first call would make else."""
+    for full in torch._C._dispatch_get_all_op_names():
+        name = full.removeprefix("aten::")
+        if name != full and by_its_kernel(full):
+            plan = plan_of(overload(name))
+            if plan.kernel is None:
+                _made(plan)
 
 
 def _made(plan: Plan) -> Kernel:

@@ -98,6 +98,7 @@ def find(make: Callable[[], torch.Tensor]) -> Labels:
     to_cpu = {_keys(ours): _keys(cpus)}
     with torch.inference_mode():
         to_cpu[_keys(make())] = _keys(torch.empty(2, 3, device=CPU))
+    plain_hosts = frozenset(to_cpu.values())
     # A kernel that is given a tensor with such a bit heeds it.
     for key in (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative):
         bit = torch._C.DispatchKeySet(key).raw_repr()
@@ -117,6 +118,7 @@ def find(make: Callable[[], torch.Tensor]) -> Labels:
         ours=bits[0],
         to_cpu=to_cpu,
         to_device={there: here for here, there in to_cpu.items()},
+        plain_hosts=plain_hosts,
         cpus_allocator=_word(owned[0], allocator),
         resizable=resizable,
     )

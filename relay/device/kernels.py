@@ -11,7 +11,7 @@ import torch
 
 from relay.device import copies
 from relay.device.fallback import fallback
-from relay.device.labels import FOUND
+from relay.device.labels import FOUND, NOT_LENT, lent
 from relay.device.lazy import lazy_clone
 from relay.device.memory import (
     MOST,
@@ -54,9 +54,13 @@ _READ: dict[torch.dtype, tuple[Any, int]] = {
         (torch.float64, ctypes.c_double),
         (torch.int64, ctypes.c_int64),
         (torch.int32, ctypes.c_int32),
+        (torch.int16, ctypes.c_int16),
+        (torch.int8, ctypes.c_int8),
+        (torch.uint8, ctypes.c_uint8),
         (torch.bool, ctypes.c_bool),
     )
 }
+_item = torch.ops.aten._local_scalar_dense.default._handle.redispatch_boxed
 RETYPING = frozenset(["view.dtype", "view_as_real", "view_as_complex"])
 
 
@@ -184,11 +188,13 @@ def local_scalar_dense(self: torch.Tensor) -> Any:
     dtype = self.dtype
     METER.transfer("d2h_bytes", dtype.itemsize)
     read = _READ.get(dtype)
-    if read is None or self.is_neg():
-        return cpu_alias(self).item()
-    memory, size = read
-    at = self.data_ptr()
-    return cpu_alias(self).item() if at % size else memory[at // size]
+    if read is not None and not self.is_neg():
+        memory, size = read
+        at = self.data_ptr()
+        if at % size == 0:
+            return memory[at // size]
+    number = lent(FOUND.labels, _item, self)
+    return cpu_alias(self).item() if number is NOT_LENT else number
 
 
 def set_tensor(self: torch.Tensor, source: torch.Tensor) -> torch.Tensor:

@@ -44,7 +44,7 @@ class Labels:
     ``nbytes``, ``allocator``, ``flags``.
 
     ``cpu`` and ``ours`` are a device as it is written there. ``to_cpu``, ``to_device``: the keys of a strided tensor of
-    one, as those of the other.
+    one, as those of the other. ``plain_hosts``: those of the CPU's without a bit that kernels heed (conj, neg).
     ``cpus_allocator`` and ``resizable`` (a bit of ``flags``): what memory has that torch's kernels may make larger.
     """
 
@@ -62,6 +62,7 @@ class Labels:
     ours: int
     to_cpu: dict[int, int]
     to_device: dict[int, int]
+    plain_hosts: frozenset[int]
     cpus_allocator: int
     resizable: int
 

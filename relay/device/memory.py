@@ -72,15 +72,21 @@ def allocate(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> 
 
 
 def owned(labels: Labels, made: torch.Tensor, filled: bool) -> torch.Tensor:
-    """A new plain tensor of the CPU, which nobody else has seen, as one of the device: aligned, with its elements if it
-    is ``filled``, and counted as given out."""
-    at = made._cdata >> 3
-    ours = labels.to_device.get(WORDS[at + labels.keys])
-    if ours is None:
+    """`place`, counted as given out; what is not plain (under somebody's transform) comes through DLPack."""
+    if WORDS[(made._cdata >> 3) + labels.keys] not in labels.to_device:
         return flip(made, DL_EXT)
+    METER.allocation(place(labels, made, filled))
+    return made
+
+
+def place(labels: Labels, made: torch.Tensor, filled: bool) -> int:
+    """Make a new plain tensor of the CPU, which nobody else has seen, one of the device: aligned, with its elements if
+    it is ``filled``. Returns the bytes of its storage."""
+    at = made._cdata >> 3
+    ours = labels.to_device[WORDS[at + labels.keys]]
     storage = WORDS[at + labels.storage] >> 3
     address = WORDS[storage + labels.data]
-    nbytes = WORDS[storage + labels.nbytes]
+    nbytes: int = WORDS[storage + labels.nbytes]
     # Torch's is aligned to half a stick, by the same C library, and goes back to it. Its profiler knows it by address.
     if address % STICK and not _profiling():
         block = _aligned_alloc(STICK, -(-nbytes // STICK) * STICK)
@@ -93,8 +99,7 @@ def owned(labels: Labels, made: torch.Tensor, filled: bool) -> torch.Tensor:
     WORDS[at + labels.keys] = ours  # as `Labels.keep`, of what nobody else has seen
     SHORTS[(at << 2) + labels.device] = labels.ours
     SHORTS[(storage << 2) + labels.of_storage] = labels.ours
-    METER.allocation(nbytes)
-    return made
+    return nbytes
 
 
 def refuse_size(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> None:
@@ -198,12 +203,13 @@ def same_elements(one: torch.Tensor, other: torch.Tensor) -> bool:
     )
 
 
-_WITHOUT_A_WILL = (torch.Tensor, torch.nn.Parameter)
+WITHOUT_A_WILL = (torch.Tensor, torch.nn.Parameter)
+"""Classes whose attributes are the tensor's own."""
 
 
 def as_plain(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor without a class of somebody's, whose attributes say what they like: a lazy parameter has no shape."""
-    if type(tensor) in _WITHOUT_A_WILL:
+    if type(tensor) in WITHOUT_A_WILL:
         return tensor
     with torch._C.DisableTorchFunctionSubclass():
         return tensor.as_subclass(torch.Tensor)

@@ -14,7 +14,7 @@ import mmap
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
@@ -95,7 +95,7 @@ _FIRST, _END = 2, 2 + len(_FIELDS)
 _KERNELS, _FALLBACKS, _COMPARISONS = _SLOT["kernels"], _SLOT["fallbacks"], _SLOT["comparison_kernels"]
 _READ, _WRITTEN, _STICKS = _SLOT["bytes_read"], _SLOT["bytes_written"], _SLOT["sticks"]
 _PADDING, _SPILLS, _NS = _SLOT["padding_bytes"], _SLOT["spills"], _SLOT["modelled_ns"]
-_D2D = _SLOT["d2d_bytes"]
+_H2D, _D2D = _SLOT["h2d_bytes"], _SLOT["d2d_bytes"]
 _OF_A_KERNEL = (_READ, _WRITTEN, _STICKS, _NS, _PADDING, _SPILLS, _D2D)
 _ALLOCS, _ALLOC_BYTES = _SLOT["allocations"], _SLOT["allocated_bytes"]
 
@@ -121,17 +121,18 @@ def _check(slots: memoryview) -> None:
 
 
 class Cost:
-    """What one kind of kernel or transfer adds to the counters: (slot, amount) pairs. ``times``: how often it did since
-    the map was last told."""
+    """What one kind of kernel or transfer adds to the counters: to each of ``slots`` an amount. ``times``: how often it
+    did since the map was last told."""
 
-    __slots__ = ("amounts", "times")
+    __slots__ = ("amounts", "slots", "times")
 
-    def __init__(self, amounts: Iterable[tuple[int, int]]) -> None:
-        self.amounts = tuple(pair for pair in amounts if pair[1])
+    def __init__(self, slots: Sequence[int], amounts: Sequence[int]) -> None:
+        self.slots = slots
+        self.amounts = amounts
         self.times = 0
 
 
-_NOTHING = Cost(())
+_NOTHING = Cost((), ())
 _MOST_TIMES, _MOST_KINDS = 255, 64
 """A map lags behind by at most so many kernels of a kind, and so many kinds of kernels."""
 
@@ -175,7 +176,7 @@ class Meter:
         self._comparing = 0
         self._owed: list[Cost] = []
         self._memos: weakref.WeakSet[Memo] = weakref.WeakSet()
-        self._transfers, self._allocations = self.memo(), self.memo()
+        self._transfers, self._allocations, self._sent = self.memo(), self.memo(), self.memo()
         self.bind(shared if shared is not None else new_meter_map())
         self.set_machine(Machine())
         os.register_at_fork(after_in_child=self._begin_anew)
@@ -237,14 +238,22 @@ class Meter:
         """What a kernel over these tensors costs; ``macs``: its multiply-adds, where they dominate the bytes moved;
         ``copied``: bytes it copies within the device."""
         stick = self._stick
-        (read, pad_in), (written, pad_out) = self._sticks(inputs), self._sticks(outputs)
+        read = written = padding = 0
+        for tensor in inputs:
+            more, unused = _layout(tensor.shape, tensor.dtype.itemsize, stick)
+            read += more
+            padding += unused
+        for tensor in outputs:
+            more, unused = _layout(tensor.shape, tensor.dtype.itemsize, stick)
+            written += more
+            padding += unused
         moved = (read + written) * stick
-        nanoseconds = moved / self._dram_gbps
-        if macs:
-            nanoseconds = max(nanoseconds, macs / self._macs_per_ns)
-        amounts = (read * stick, written * stick, read + written, int(self._launch_ns + nanoseconds))
-        more = (pad_in + pad_out, int(moved > self._scratchpads), copied)
-        return Cost(zip(_OF_A_KERNEL, amounts + more, strict=True))
+        ns = moved / self._dram_gbps
+        if macs and macs / self._macs_per_ns > ns:
+            ns = macs / self._macs_per_ns
+        spills = 1 if moved > self._scratchpads else 0
+        amounts = (read * stick, written * stick, read + written, int(self._launch_ns + ns), padding, spills, copied)
+        return Cost(_OF_A_KERNEL, amounts)
 
     def add(self, cost: Cost) -> None:
         """A kernel ran."""
@@ -276,24 +285,21 @@ class Meter:
 
     def _settle(self) -> None:
         """Tell the map what it was not told yet."""
-        slots = self._slots
+        totals = [0] * _END
         for cost in self._owed:
-            times, cost.times = cost.times, 0
-            for slot, amount in cost.amounts:
-                slots[slot] += times * amount
+            times = cost.times
+            cost.times = 0
+            for slot, amount in zip(cost.slots, cost.amounts, strict=True):
+                totals[slot] += times * amount
         self._owed.clear()
+        slots = self._slots
+        for slot, total in enumerate(totals):
+            if total:
+                slots[slot] += total
 
     def kernel(self, inputs: Sequence[Any], outputs: Sequence[Any], macs: int = 0, copied: int = 0) -> None:
         """A kernel ran over these tensors (see `cost`)."""
         self.add(_NOTHING if self._comparing else self.cost(inputs, outputs, macs, copied))
-
-    def _sticks(self, tensors: Sequence[Any]) -> tuple[int, int]:
-        sticks = padding = 0
-        for tensor in tensors:
-            more, unused = _layout(tensor.shape, tensor.dtype.itemsize, self._stick)
-            sticks += more
-            padding += unused
-        return sticks, padding
 
     def fallback(self) -> None:
         """An operator ran on the CPU."""
@@ -316,7 +322,30 @@ class Meter:
     def _transfer_of(self, key: tuple[str, int]) -> Cost:
         field, size = key
         nanoseconds = int(self._launch_ns + size / self._pcie_gbps)
-        return self._transfers.keep(key, Cost(((_SLOT[field], size), (_NS, nanoseconds))))
+        return self._transfers.keep(key, Cost((_SLOT[field], _NS), (size, nanoseconds)))
+
+    def made(self, cost: Cost, size: int) -> None:
+        """A kernel ran, into ``size`` bytes that the device gave out."""
+        with self._lock:
+            self.add_alone(cost)
+            self._owe(self._allocations.get(size) or self._allocation_of(size))
+
+    def fetched(self, size: int) -> None:
+        """`transfer` to the host, for a caller who knows that there is no other thread."""
+        if not self._comparing:
+            key = ("d2h_bytes", size)
+            self._owe(self._transfers.get(key) or self._transfer_of(key))
+
+    def sent(self, size: int) -> None:
+        """``size`` bytes came from the host, into as many that the device gave out; as `fetched`."""
+        if self._comparing:
+            self.allocation(size)
+        else:
+            self._owe(self._sent.get(size) or self._sent_of(size))
+
+    def _sent_of(self, size: int) -> Cost:
+        nanoseconds = int(self._launch_ns + size / self._pcie_gbps)
+        return self._sent.keep(size, Cost((_H2D, _NS, _ALLOCS, _ALLOC_BYTES), (size, nanoseconds, 1, size)))
 
     def allocation(self, size: int) -> None:
         """The device gave out ``size`` bytes."""
@@ -324,7 +353,7 @@ class Meter:
             self._owe(self._allocations.get(size) or self._allocation_of(size))
 
     def _allocation_of(self, size: int) -> Cost:
-        return self._allocations.keep(size, Cost(((_ALLOCS, 1), (_ALLOC_BYTES, size))))
+        return self._allocations.keep(size, Cost((_ALLOCS, _ALLOC_BYTES), (1, size)))
 
 
 def stick_layout(shape: Sequence[int], itemsize: int, stick: int) -> tuple[int, int]:

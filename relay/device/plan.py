@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -64,14 +64,17 @@ class Plan:
 
     def __init__(self, op: Any) -> None:
         schema = op._schema
+        arguments = _arguments(schema)
+        returns = [(str(r.type), r.alias_info) for r in schema.returns]
+        qualified = schema.name
         self.op = op
-        self.name = schema.name.removeprefix("aten::")
+        self.name = qualified.removeprefix("aten::")
         self.overload = schema.overload_name or "default"
         # `redispatch` to CPU, not a plain call: a plain call would meet the user's CPU autocast on the way.
         self.call: Kernel = op._handle.redispatch_boxed
-        self.host_tensors_ok = self.name in _HOST_TENSORS_OK or not schema.name.startswith("aten::")
-        self.tensor_at = [i for i, a in enumerate(schema.arguments) if str(a.type) in _SINGLE]
-        self.outs = [a.name for a in schema.arguments if a.is_out]
+        self.host_tensors_ok = self.name in _HOST_TENSORS_OK or not qualified.startswith("aten::")
+        self.tensor_at = [i for i, a in enumerate(arguments) if a.is_tensor]
+        self.outs = [a.name for a in arguments if a.is_out]
         self.tensors = len(self.tensor_at)
         scalar = _SCALAR_OVERLOADS.get(self.overload)
         packet = op.overloadpacket
@@ -79,14 +82,13 @@ class Plan:
         self.scalar_call: Kernel | None = (
             getattr(packet, scalar)._handle.redispatch_boxed if scalar and scalar in packet.overloads() else None
         )
-        self.writes = any(a.alias_info is not None and a.alias_info.is_write for a in schema.arguments)
-        self.views = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
-        self.plain, self.writes_first = _is_plain(op)
-        types = [str(a.type) for a in schema.arguments]
-        self.several = any(t in _SEVERAL for t in types) or [str(r.type) for r in schema.returns] != ["Tensor"]
-        self.writes_out = _writes_one_out(op)
+        self.writes = any(a.is_written for a in arguments)
+        self.views = any(alias is not None and not alias.is_write for _, alias in returns)
+        self.plain, self.writes_first = _is_plain(qualified, op.tags, arguments, returns)
+        self.several = any(a.type in _SEVERAL for a in arguments) or [type_ for type_, _ in returns] != ["Tensor"]
+        self.writes_out = _writes_one_out(arguments, len(returns))
         self.multiplies = multiplies(self.name)
-        self.names_device = any("Device" in str(a.type) for a in schema.arguments)
+        self.names_device = any("Device" in a.type for a in arguments)
         has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
         self.resolved = not (has_kernel(op.name(), "Conjugate") or has_kernel(op.name(), "Negative"))
         self.physical = torch.Tag.pointwise in op.tags
@@ -135,31 +137,64 @@ def by_its_out(name: str) -> bool:
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, STRUCTURED))
 
 
-def _is_plain(op: Any) -> tuple[bool, bool]:
-    """(plain, writes_first) of an operator."""
-    schema = op._schema
-    if not schema.returns or any(str(r.type) not in ("Tensor", "List[Tensor]") for r in schema.returns):
+_COMPOSITES = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", STRUCTURED)
+
+
+def by_its_kernel(name: str) -> bool:
+    """Whether torch has a kernel of the CPU's for ``aten::neg_``, say, and no composite one for every backend."""
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    return bool(has_kernel(name, "CPU")) and not any(has_kernel(name, key) for key in _COMPOSITES)
+
+
+class _Argument(NamedTuple):
+    """What a schema says of an argument. torch makes a new object of each at every look."""
+
+    name: str
+    type: str
+    kwarg_only: bool
+    is_out: bool
+    aliases: bool
+    is_written: bool
+
+    @property
+    def is_tensor(self) -> bool:
+        return self.type in _SINGLE
+
+    @property
+    def is_tensors(self) -> bool:
+        return self.type in _SINGLE or self.type in _SEVERAL
+
+
+def _arguments(schema: Any) -> list[_Argument]:
+    found = []
+    for a in schema.arguments:
+        alias = a.alias_info
+        written = alias is not None and alias.is_write
+        found.append(_Argument(a.name, str(a.type), a.kwarg_only, a.is_out, alias is not None, written))
+    return found
+
+
+def _is_plain(name: str, tags: Any, arguments: list[_Argument], returns: list[tuple[str, Any]]) -> tuple[bool, bool]:
+    """(plain, writes_first) of an operator; ``returns``: types and alias infos."""
+    if not returns or any(type_ not in ("Tensor", "List[Tensor]") for type_, _ in returns):
         return False, False
-    if any("Tensor" in str(a.type) and str(a.type) not in _SINGLE + _SEVERAL for a in schema.arguments):
+    if any("Tensor" in a.type and (a.kwarg_only or not a.is_tensors) for a in arguments):
         return False, False
-    if any(a.kwarg_only and "Tensor" in str(a.type) for a in schema.arguments):
-        return False, False
-    touched = [i for i, a in enumerate(schema.arguments) if a.alias_info is not None]
+    touched = [a for a in arguments if a.aliases]
     if not touched:
-        return all(r.alias_info is None for r in schema.returns), False
-    keeps_sizes = schema.name.endswith("_") and torch.Tag.inplace_view not in op.tags
-    written = touched == [0] and schema.arguments[0].alias_info.is_write and keeps_sizes
-    written = written and len(schema.returns) == 1 and str(schema.arguments[0].type) == "Tensor"
+        return all(alias is None for _, alias in returns), False
+    first = arguments[0]
+    written = len(touched) == 1 and first.is_written and first.type == "Tensor" and len(returns) == 1
+    written = written and name.endswith("_") and torch.Tag.inplace_view not in tags  # which keeps its sizes
     return written, written
 
 
-def _writes_one_out(op: Any) -> bool:
-    schema = op._schema
-    tensors = [a for a in schema.arguments if "Tensor" in str(a.type)]
-    written = [a for a in tensors if a.alias_info is not None]
-    if len(written) != 1 or not written[0].is_out or str(written[0].type) != "Tensor" or len(schema.returns) != 1:
+def _writes_one_out(arguments: list[_Argument], returns: int) -> bool:
+    tensors = [a for a in arguments if "Tensor" in a.type]
+    written = [a for a in tensors if a.aliases]
+    if len(written) != 1 or not written[0].is_out or written[0].type != "Tensor" or returns != 1:
         return False
-    return all(a is written[0] or (str(a.type) in _SINGLE + _SEVERAL and not a.kwarg_only) for a in tensors)
+    return all(a is written[0] or (a.is_tensors and not a.kwarg_only) for a in tensors)
 
 
 _plans: dict[int, Plan] = {}

@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 
-from relay.device import autocast, factories, finding, generator, rnn, storage, streams, tables, text
+from relay.device import autocast, factories, finding, generator, moves, rnn, storage, streams, tables, text
 from relay.device.dlpack import DL_EXT, flip
 from relay.device.errors import DeviceError
 from relay.device.fallback import fallback, kernel_for
 from relay.device.kernels import CHECKED_BY_TORCH, DIRECT, METADATA_OPS, RETYPING, metadata_kernel
+from relay.device.labels import FOUND
 from relay.device.memory import NAME
 from relay.device.meter import METER
 from relay.device.module import make_module
@@ -84,8 +85,10 @@ def install(policy: Policy | None = None, meter_map: mmap.mmap | None = None) ->
 
 
 def _register_kernels(aten: torch.library.Library) -> None:
-    own = DIRECT | rnn.CELLS | factories.KERNELS
+    own = DIRECT | rnn.CELLS | factories.kernels(FOUND.labels)
     own |= {name: metadata_kernel(name) for name in METADATA_OPS}
+    if FOUND.labels is not None:
+        own |= moves.kernels(FOUND.labels)
     for name, kernel in own.items():
         aten.impl(name, kernel, KEY)
     # A conj() or neg view would recurse until the stack ends: copy_ -> _copy_from -> resolve_conj -> clone -> copy_.

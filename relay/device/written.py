@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import setitem
 from typing import Any
 
 import torch
 
 from relay.device.errors import OutOfMemory
-from relay.device.labels import FOUND, Labels, Loan, NotLent, others
+from relay.device.labels import FOUND, SET, Labels, others
 from relay.device.memory import (
     adopt,
     check_result,
@@ -24,7 +25,7 @@ from relay.device.meter import METER
 from relay.device.plain import NUMBERS, General, cost_of
 from relay.device.plan import Kernel, Plan
 from relay.device.policy import CURRENT
-from relay.device.words import CPU, CPU_KEYS, WORDS
+from relay.device.words import CPU, CPU_KEYS, SHORTS, WORDS
 
 _Tensor = torch.Tensor
 _strided = torch.strided
@@ -95,43 +96,61 @@ def kernel_for(plan: Plan, general: General, labels: Labels) -> Kernel:
     """The kernel of an operator with one ``out=`` (`Plan.writes_out`), to be registered. ``general`` is the long
     way."""
     call, name, tensor_at = plan.call, plan.outs[0], plan.tensor_at
+    at_device, at_keys, to_cpu = labels.device, labels.keys, labels.to_cpu
+    at_storage, of_storage, cpu, ours = labels.storage, labels.of_storage, labels.cpu, labels.ours
+    at_nbytes, at_allocator, at_flags = labels.nbytes, labels.allocator, labels.flags
+    cpus_allocator, resizable = labels.cpus_allocator, labels.resizable
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         costs = CURRENT.costs.get(plan)
         out = kwargs.get(name)
-        if (
-            costs is None
-            or others() > FOUND.bystanders
-            or not isinstance(out, _Tensor)
-            or out.is_cpu
-            or out.layout is not _strided
-        ):
+        if costs is None or others() > FOUND.bystanders or not isinstance(out, _Tensor):
             return general(args, kwargs)
-        loan = Loan(labels)
-        try:
-            loan.take(out)
-            for value in args:
-                loan.take(value)
-        except NotLent:
-            return general(args, kwargs)
+        arrays: list[Any] = []
+        places: list[int] = []
+        as_cpus: list[int] = []
+        was: list[int] = []
+        key: tuple[Any, ...] = ()
+        inputs: list[torch.Tensor] = []
+        for value in (out, *args):
+            for tensor in value if type(value) is list else (value,):
+                if not isinstance(tensor, _Tensor):
+                    continue
+                at = tensor._cdata >> 3
+                keys = at + at_keys
+                whose = WORDS[keys]
+                cpus = to_cpu.get(whose)
+                if cpus is None:
+                    if tensor.is_cpu and not tensor.dim() and inputs:
+                        continue  # a number of the host's, as a tensor
+                    return general(args, kwargs)
+                arrays += (SHORTS, WORDS, SHORTS)
+                places += ((at << 2) + at_device, keys, (WORDS[at + at_storage] >> 1) + of_storage)
+                as_cpus += (cpu, cpus, cpu)
+                was += (ours, whose, ours)
+                inputs.append(tensor)
+                key += (tensor.shape, tensor.dtype)
         for i in tensor_at:
             if i < len(args) and isinstance(args[i], NUMBERS):
                 return general(args, kwargs)
-        storage = WORDS[(out._cdata >> 3) + labels.storage] >> 3
-        size, stride, held = out.shape, out.stride(), WORDS[storage + labels.nbytes]
-        labels.let_grow(out)
+        size, stride = out.shape, out.stride()
+        storage = WORDS[(out._cdata >> 3) + at_storage] >> 3
+        held = WORDS[storage + at_nbytes]
+        WORDS[storage + at_allocator] = cpus_allocator  # `Labels.let_grow`, written out
+        WORDS[storage + at_flags] |= resizable
+        back = map(setitem, arrays, places, was)
         try:
-            loan.during(call, CPU_KEYS, *args, **kwargs)
+            SET(map(setitem, arrays, places, as_cpus))
+            call(CPU_KEYS, *args, **kwargs)
         except RuntimeError as error:
             raise_if_out_of_memory(error)
             raise
+        finally:
+            SET(back)
         if out.shape != size:
             _check_grown(out, size, stride, held)
-        inputs = [*loan.tensors[1:], out]
-        key: tuple[Any, ...] = ()
-        for tensor in inputs:
-            key += (tensor.shape, tensor.dtype)
-        METER.add_alone(costs.get(key) or cost_of(plan, costs, key, inputs, (out,)))
+            key += (out.shape,)
+        METER.add_alone(costs.get(key) or cost_of(plan, costs, key, [*inputs[1:], out], (out,)))
         return out
 
     return kernel

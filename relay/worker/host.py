@@ -103,6 +103,7 @@ def import_torch(site: Path | None = None, adapter: Adapter = EMULATED) -> None:
         importlib.import_module(name)
     if adapter.metered:
         device.comparing()
+        device.prepare()
 
 
 def main(site: Path | None, pipes: Pipes, *, alone: bool, adapter: Adapter = EMULATED) -> int:

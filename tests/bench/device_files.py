@@ -11,6 +11,10 @@ The tree is any of upstream's that imports with the installed torch. ``--keep`` 
 folder; of a file whose lines are there only what is unexplained is run again. A large file takes half an hour; with
 ``--parts N`` its tests are run in N goes, each kept as it ends; ``--prefix`` puts a command such as ``nice`` before
 them.
+
+``--time ROUNDS`` runs what passes on both again, each device in runs of its own, and prints the seconds of that: of
+tests of operators, and of tests of thousands of tiny ones (which they are is counted in a go of its own; see
+``device_ratio.py``). These are whole tests, as a worker runs them and waits for them.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -128,14 +133,23 @@ REASONS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """Seconds of a variant that passes on both devices; ``key``: of the pair."""
+
+    key: str
+    cpu: float
+    device: float
+
+
 @dataclass
 class Compared:
-    """What became of one file. Seconds are sums over the variants that pass on both."""
+    """What became of one file. ``timed``: the variants that pass on both."""
 
     file: str
     both: int = 0
     passed: Counter[str] = field(default_factory=Counter)
-    seconds: Counter[str] = field(default_factory=Counter)
+    timed: list[Timed] = field(default_factory=list)
     only: Counter[str] = field(default_factory=Counter)
     better: list[str] = field(default_factory=list)
     worse: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
@@ -201,10 +215,9 @@ def compare(file: str, lines: Sequence[dict[str, Any]]) -> Compared:
             continue
         out.both += 1
         good = {where: line["outcome"] in GOOD for where, line in pair.items()}
-        for where, line in pair.items():
-            out.passed[where] += good[where]
-            if all(good.values()):
-                out.seconds[where] += line["seconds"]
+        out.passed.update(where for where in pair if good[where])
+        if all(good.values()):
+            out.timed.append(Timed(key, *(pair[where]["seconds"] for where in ("cpu", "spyre"))))
         if good["cpu"] and not good["spyre"]:
             words = next((reason.words for reason in REASONS if reason.covers(pair["spyre"])), "")
             out.worse[words].append(pair["spyre"])
@@ -263,12 +276,64 @@ def key_of(line: dict[str, Any]) -> str:
     return f"{line['test'].rpartition('::')[0]}::{line['variant']}"
 
 
+def counted(file: str, timed: Sequence[Timed], how: How, kept: Path | None) -> dict[str, int]:
+    """By the key of a variant: how many operators the CPU runs for it, as far as `device_ratio.THOUSANDS`."""
+    keys = {one.key: one.key.rpartition("::")[0].rpartition("::")[2] for one in timed}
+    names = {key: f"{cls} {key.partition(' ')[2]}" for key, cls in keys.items()}
+    known: dict[str, int] = json.loads(kept.read_text()) if kept and kept.exists() else {}
+    missing = sorted({name for name in names.values() if name not in known})
+    if missing:
+        script = Path(__file__).with_name("device_ratio.py")
+        command = [*how.prefix, sys.executable, str(script), "--count", "--tree", str(how.tree), file]
+        asked = json.dumps(missing)
+        run = subprocess.run(command, input=asked, stdout=subprocess.PIPE, check=True, text=True)
+        known |= json.loads(run.stdout.splitlines()[-1])
+        if kept:
+            kept.write_text(json.dumps(known))
+    return {key: known[name] for key, name in names.items()}
+
+
+def apart(file: str, lines: Sequence[dict[str, Any]], how: How, rounds: int) -> list[Timed]:
+    """The seconds of what passes on both, each device in runs of its own: of a variant, the median over the rounds.
+
+    In a run of both the CPU's classes come first, and what a forked process does once (what a module imports when it
+    is first needed, memory that the first test asks for) would be theirs alone.
+    """
+    both = {timed.key for timed in compare(file, lines).timed}
+    chosen: dict[str, list[dict[str, Any]]] = {"cpu": [], "spyre": []}
+    for line in lines:
+        where, key = ("", "") if "report" in line else placed(line)
+        if where and key in both:
+            chosen[where].append(line)
+    took: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for turn in range(rounds):
+        for where in sorted(chosen, reverse=bool(turn % 2)):
+            tests = [*dict.fromkeys(line["test"] for line in chosen[where])]
+            for line in run(file, tests, how, [*map(key_of, chosen[where])])[:-1]:
+                if line["outcome"] in GOOD:
+                    took[(where, placed(line)[1])].append(line["seconds"])
+    every = [key for key in sorted(both) if took[("cpu", key)] and took[("spyre", key)]]
+    return [Timed(key, *(statistics.median(took[(where, key)]) for where in ("cpu", "spyre"))) for key in every]
+
+
+def seconds(timed: Iterable[Timed]) -> str:
+    """``CPU / device = ratio``, of their sums."""
+    cpu, device = (sum(each) for each in zip((0.0, 0.0), *((one.cpu, one.device) for one in timed), strict=True))
+    return f"{cpu:.1f} / {device:.1f} = {device / cpu:.2f}x" if cpu else "none"
+
+
+def by_kind(timed: Sequence[Timed], counts: dict[str, int]) -> str:
+    """The seconds of tests of operators, and of those of thousands of tiny ones."""
+    from device_ratio import THOUSANDS
+
+    many, few = ([one for one in timed if (counts[one.key] >= THOUSANDS) is kind] for kind in (True, False))
+    return f"tests of operators ({len(few)}) {seconds(few)}; of thousands of tiny ones ({len(many)}) {seconds(many)}"
+
+
 def show(one: Compared, worst: int) -> None:
-    cpu, device = one.seconds["cpu"], one.seconds["spyre"]
-    ratio = f"{device / cpu:.2f}x" if cpu else "-"
     print(
         f"{one.file}: {one.both} variants, passed cpu {one.passed['cpu']} spyre {one.passed['spyre']}; "
-        f"seconds {cpu:.1f} / {device:.1f} = {ratio}; "
+        f"seconds {seconds(one.timed)}; "
         f"made for one only: cpu {one.only['cpu']} spyre {one.only['spyre']}"
     )
     for error in one.errors:
@@ -292,14 +357,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--parts", type=int, default=1, help="goes in which a file is run")
     parser.add_argument("--prefix", default="", help="a command to put before the runner's")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds a variant may take")
+    parser.add_argument("--time", type=int, default=0, metavar="ROUNDS", help="time the devices, each apart, so often")
+    parser.add_argument("--slowest", type=int, default=0, help="variants printed that lose most time")
     parser.add_argument("--worst", type=int, default=20, help="unexplained variants printed a file")
     args = parser.parse_args(argv)
     how = How(args.tree, args.timeout, tuple(args.prefix.split()))
     bad = 0
     for file in args.files:
         kept = args.keep / f"{Path(file).stem}.jsonl" if args.keep else None
-        result = compare(file, complete(file, kept, how, args.parts, args.dry))
+        lines = complete(file, kept, how, args.parts, args.dry)
+        result = compare(file, lines)
         show(result, args.worst)
+        if args.time:
+            timed = apart(file, lines, how, args.time)
+            counts = counted(file, timed, how, args.keep / f"{Path(file).stem}.operators.json" if args.keep else None)
+            print(f"  apart: {seconds(timed)}; {by_kind(timed, counts)}", flush=True)
+            for one in sorted(timed, key=lambda one: one.cpu - one.device)[: args.slowest]:
+                print(
+                    f"      {1000 * one.cpu:.1f} / {1000 * one.device:.1f} ms, {counts[one.key]} operators: {one.key}"
+                )
         bad += bool(result.unexplained or result.errors)
     return bool(bad)
 

@@ -142,6 +142,15 @@ def operators(cls: Any, method: str, limit: float) -> int:
     return Counting.seen
 
 
+def counted(file: str, tree: Path, keys: Sequence[str], limit: float) -> dict[str, int]:
+    """`operators` of these variants, on the CPU."""
+    warnings.simplefilter("ignore")
+    pairs = pairs_of(imported(tree / file))
+    for cls in {pairs[key]["cpu"][0] for key in keys}:
+        cls.setUpClass()
+    return {key: operators(*pairs[key]["cpu"], limit) for key in keys}
+
+
 def timed(pairs: dict[str, dict[str, tuple[Any, str]]], rounds: int, limit: float) -> dict[str, Timed]:
     """Seconds by variant and device, a figure a round, of those that pass on both."""
     classes = {cls for pair in pairs.values() for cls, _ in pair.values()}
@@ -240,7 +249,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="variants whose name holds this")
     parser.add_argument("--worst", type=int, default=0, help="variants printed that lose most")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--count", action="store_true", help="print the operators of variants, whose keys are read")
     args = parser.parse_args(argv)
+    if args.count:
+        said = counted(args.files[0], args.tree, json.load(sys.stdin), args.timeout)
+        print("\n" + json.dumps(said))
+        return 0
     if args.one:
         said = one(args.files[0], args.tree, args.sample, args.rounds, args.timeout, args.only)
         print("\n" + json.dumps(said))

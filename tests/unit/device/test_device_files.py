@@ -54,7 +54,7 @@ def test_variants_are_paired_and_only_the_devices_failures_count_against_it() ->
     ]  # fmt: skip
     found = bench.compare("test/test_x.py", lines)
     assert (found.both, found.passed["cpu"], found.passed["spyre"], found.only["cpu"]) == (5, 3, 2, 1)
-    assert (found.seconds["cpu"], found.seconds["spyre"]) == (1.0, 2.0)
+    assert bench.seconds(found.timed) == "1.0 / 2.0 = 2.00x"
     assert [bad["variant"] for bad in found.unexplained] == ["test_b_spyre"]
     assert {words: len(bad) for words, bad in found.worse.items() if words} == {"upstream runs it on the CPU only": 1}
     assert len(found.better) == 1
