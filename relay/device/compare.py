@@ -47,15 +47,11 @@ def _seen_by_the_cpu(
     """A method of ``TensorLikePair`` over tensors of the CPU: the same, lent, or others of the same memory."""
     if getattr(function, _MARK, False):
         return function
-    import torch
-
-    from relay.device.labels import FOUND, Loan, NotLent, others
-    from relay.device.memory import device_alias
-
-    plain = (torch.Tensor, torch.nn.Parameter)
+    from relay.device.labels import FOUND, NOT_LENT, both_lent
+    from relay.device.memory import WITHOUT_A_WILL, device_alias
 
     def seen(value: Any) -> Any:
-        if type(value) in plain and not value.is_cpu:
+        if type(value) in WITHOUT_A_WILL and not value.is_cpu:
             alias = device_alias(value)
             return value if alias is None else alias
         return value
@@ -65,16 +61,10 @@ def _seen_by_the_cpu(
         if does_nothing(actual, expected):
             return function(self, actual, expected, *args, **kwargs)
         labels = FOUND.labels
-        if labels is not None and others() <= FOUND.bystanders:
-            loan = Loan(labels)
-            try:
-                for value in (actual, expected):
-                    if type(value) in plain and not value.is_cpu:
-                        loan.take(value)
-            except NotLent:
-                pass
-            else:
-                return loan.during(function, self, actual, expected, *args, **kwargs)
+        if labels is not None and type(actual) in WITHOUT_A_WILL and type(expected) in WITHOUT_A_WILL:
+            out = both_lent(labels, actual, expected, function, self, actual, expected, *args, **kwargs)
+            if out is not NOT_LENT:
+                return out
         return function(self, seen(actual), seen(expected), *args, **kwargs)
 
     setattr(compare, _MARK, True)

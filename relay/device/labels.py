@@ -25,7 +25,7 @@ import torch
 
 from relay.device.words import CPU_KEYS, SHORTS, WORDS
 
-__all__ = ["FOUND", "NOT_LENT", "SET", "Labels", "Loan", "NotLent", "lent", "others"]
+__all__ = ["FOUND", "NOT_LENT", "SET", "Labels", "Loan", "NotLent", "both_lent", "lent", "others"]
 
 _HALF = 0xFFFF_FFFF
 
@@ -93,6 +93,16 @@ class Labels:
 SET = deque[Any](maxlen=0).extend
 """Runs a map to its end. One call into C: a signal whose handler raises comes before it or after it, and not
 between two words of a tensor."""
+
+
+Row = tuple[tuple[Any, ...], tuple[int, ...], tuple[int, ...]]
+
+
+def row(labels: Labels, keys: int, tensors: int) -> Row:
+    """For tensors that all have these keys, whose labels lie at ``device, keys, storage's device, device, ...``: the
+    arrays that these are in, what is to be written there to lend them, and what to give them back."""
+    lent, back = (labels.cpu, labels.to_cpu[keys], labels.cpu), (labels.ours, keys, labels.ours)
+    return (SHORTS, WORDS, SHORTS) * tensors, lent * tensors, back * tensors
 
 
 class Loan:
@@ -168,6 +178,51 @@ def lent(labels: Labels | None, kernel: Callable[..., Any], first: torch.Tensor,
         SHORTS[device] = labels.ours
         WORDS[keys] = whose
         SHORTS[storage] = labels.ours
+
+
+def both_lent(
+    labels: Labels, one: torch.Tensor, other: torch.Tensor, function: Callable[..., Any], *args: Any, **kwargs: Any
+) -> Any:
+    """What the function gives while both are lent; one of them may be the host's. `NOT_LENT`, without a call, if that
+    cannot be, or there are other threads."""
+    if others() > FOUND.bystanders:
+        return NOT_LENT
+    of_storage, cpu, ours = labels.of_storage, labels.cpu, labels.ours
+    at = one._cdata >> 3
+    device = (at << 2) + labels.device
+    keys = at + labels.keys
+    whose = WORDS[keys]
+    cpus = labels.to_cpu.get(whose)
+    storage = (WORDS[at + labels.storage] >> 1) + of_storage
+    at = other._cdata >> 3
+    device_2 = (at << 2) + labels.device
+    keys_2 = at + labels.keys
+    whose_2 = WORDS[keys_2]
+    cpus_2 = labels.to_cpu.get(whose_2)
+    storage_2 = (WORDS[at + labels.storage] >> 1) + of_storage
+    if cpus is None:
+        if cpus_2 is None or not one.is_cpu:
+            return NOT_LENT
+        device, keys, storage, whose, cpus = device_2, keys_2, storage_2, whose_2, cpus_2
+    elif cpus_2 is None:
+        if not other.is_cpu:
+            return NOT_LENT
+        device_2, keys_2, storage_2, whose_2, cpus_2 = device, keys, storage, whose, cpus
+    try:
+        SHORTS[device] = cpu
+        WORDS[keys] = cpus
+        SHORTS[storage] = cpu
+        SHORTS[device_2] = cpu
+        WORDS[keys_2] = cpus_2
+        SHORTS[storage_2] = cpu
+        return function(*args, **kwargs)
+    finally:
+        SHORTS[device] = ours
+        WORDS[keys] = whose
+        SHORTS[storage] = ours
+        SHORTS[device_2] = ours
+        WORDS[keys_2] = whose_2
+        SHORTS[storage_2] = ours
 
 
 class _Found:

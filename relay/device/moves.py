@@ -14,7 +14,7 @@ import torch
 
 from relay.device import copies
 from relay.device.copies import device_copy
-from relay.device.labels import FOUND, Labels, others
+from relay.device.labels import FOUND, NOT_LENT, Labels, both_lent, others
 from relay.device.memory import NAME, STRIDED, WITHOUT_A_WILL, check_result, place
 from relay.device.meter import METER
 from relay.device.plan import Kernel
@@ -104,60 +104,22 @@ def _moved(labels: Labels, lend: Callable[..., Any]) -> Kernel:
 
 def _copied(labels: Labels) -> Kernel:
     """``aten::_copy_from``."""
-    at_device, at_keys, at_storage, to_cpu = labels.device, labels.keys, labels.storage, labels.to_cpu
-    of_storage, cpu, ours = labels.of_storage, labels.cpu, labels.ours
     general = copies.copy_from
 
     def copy_from(src: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
         if (
             type(src) not in WITHOUT_A_WILL
             or type(dst) not in WITHOUT_A_WILL
-            or others() > FOUND.bystanders
             or CURRENT.policy.changes_numbers
+            or both_lent(labels, dst, src, _copy, CPU_KEYS, dst, src) is NOT_LENT
         ):
             return general(src, dst, non_blocking)
-        at = dst._cdata >> 3
-        device = (at << 2) + at_device
-        keys = at + at_keys
-        whose = WORDS[keys]
-        cpus = to_cpu.get(whose)
-        storage = (WORDS[at + at_storage] >> 1) + of_storage
-        at = src._cdata >> 3
-        device_2 = (at << 2) + at_device
-        keys_2 = at + at_keys
-        whose_2 = WORDS[keys_2]
-        cpus_2 = to_cpu.get(whose_2)
-        storage_2 = (WORDS[at + at_storage] >> 1) + of_storage
-        within = False
-        if cpus is None:
-            if cpus_2 is None or not dst.is_cpu:
-                return general(src, dst, non_blocking)
-            device, keys, storage, whose, cpus = device_2, keys_2, storage_2, whose_2, cpus_2
-        elif cpus_2 is None:
-            if not src.is_cpu:
-                return general(src, dst, non_blocking)
-            device_2, keys_2, storage_2, whose_2, cpus_2 = device, keys, storage, whose, cpus
+        if src.is_cpu:
+            METER.transfer("h2d_bytes", src.nbytes)
+        elif dst.is_cpu:
+            METER.fetched(src.nbytes)
         else:
-            within = True
-        try:
-            SHORTS[device] = cpu
-            WORDS[keys] = cpus
-            SHORTS[storage] = cpu
-            SHORTS[device_2] = cpu
-            WORDS[keys_2] = cpus_2
-            SHORTS[storage_2] = cpu
-            _copy(CPU_KEYS, dst, src)
-        finally:
-            SHORTS[device] = ours
-            WORDS[keys] = whose
-            SHORTS[storage] = ours
-            SHORTS[device_2] = ours
-            WORDS[keys_2] = whose_2
-            SHORTS[storage_2] = ours
-        if within:
             METER.add_alone(device_copy(src, dst))
-        else:
-            METER.transfer("h2d_bytes" if src.is_cpu else "d2h_bytes", src.nbytes)
         return dst
 
     return copy_from

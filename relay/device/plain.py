@@ -15,7 +15,7 @@ import torch
 
 from relay.device import numerics
 from relay.device.errors import UnsupportedDtype
-from relay.device.labels import FOUND, SET, Labels, others
+from relay.device.labels import FOUND, SET, Labels, Row, others, row
 from relay.device.memory import adopt, check_result, raise_if_out_of_memory, refuse_layout
 from relay.device.meter import METER, Cost, Memo
 from relay.device.plan import Kernel, Plan
@@ -175,43 +175,41 @@ def _several(plan: Plan, general: General, labels: Labels) -> Kernel:
     """Of any other operator, with lists of tensors and several results, too: less is written out."""
     call, writes_first, names_device = plan.call, plan.writes_first, plan.names_device
     at_device, at_keys, to_cpu = labels.device, labels.keys, labels.to_cpu
-    at_storage, of_storage, cpu, ours = labels.storage, labels.of_storage, labels.cpu, labels.ours
-    tensor_at = plan.tensor_at
+    at_storage, of_storage, numbers_at = labels.storage, labels.of_storage, plan.tensor_at
     handed_out = _handing_out(plan, labels)
+    rows: dict[tuple[int, int], Row] = {}
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         costs = CURRENT.costs.get(plan)
         if costs is None or others() > FOUND.bystanders or (kwargs and names_device):
             return general(args, kwargs)
         inputs: list[torch.Tensor] = []
-        given: list[int] = []
-        arrays: list[Any] = []
         places: list[int] = []
-        as_cpus: list[int] = []
-        was: list[int] = []
+        key: tuple[Any, ...] = ()
+        kind = 0
         for value in args:
             for tensor in value if type(value) is list else (value,):
                 if not isinstance(tensor, _Tensor):
                     continue
-                given.append(id(tensor))
                 at = tensor._cdata >> 3
                 keys = at + at_keys
                 whose = WORDS[keys]
-                cpus = to_cpu.get(whose)
-                if cpus is None:
-                    if tensor.is_cpu and not tensor.dim() and inputs:
+                if whose != kind:
+                    if whose not in to_cpu and inputs and tensor.is_cpu and not tensor.dim():
                         continue  # a number of the host's, as a tensor
-                    return general(args, kwargs)
-                arrays += (SHORTS, WORDS, SHORTS)
+                    if inputs or whose not in to_cpu:
+                        return general(args, kwargs)
+                    kind = whose
                 places += ((at << 2) + at_device, keys, (WORDS[at + at_storage] >> 1) + of_storage)
-                as_cpus += (cpu, cpus, cpu)
-                was += (ours, whose, ours)
                 inputs.append(tensor)
-        for i in tensor_at:
+                key += (tensor.shape, tensor.dtype)
+        for i in numbers_at:
             if i < len(args) and isinstance(args[i], NUMBERS):
                 return general(args, kwargs)
         if not inputs or (writes_first and inputs[0] is not args[0]):
             return general(args, kwargs)
+        here = kind, len(inputs)
+        arrays, as_cpus, was = rows.get(here) or rows.setdefault(here, row(labels, *here))
         back = map(setitem, arrays, places, was)
         try:
             SET(map(setitem, arrays, places, as_cpus))
@@ -221,10 +219,8 @@ def _several(plan: Plan, general: General, labels: Labels) -> Kernel:
             raise
         finally:
             SET(back)
-        key: tuple[Any, ...] = ()
-        for tensor in inputs:
-            key += (tensor.shape, tensor.dtype)
         alone = isinstance(result, _Tensor)
+        given = set(map(id, inputs))
         if alone and not writes_first and id(result) not in given:
             key += (result.shape, result.dtype)
             cost = costs.get(key) or _cost_of_new(plan, costs, key, inputs, result)
@@ -247,7 +243,7 @@ def _several(plan: Plan, general: General, labels: Labels) -> Kernel:
     return kernel
 
 
-def _given(handed_out: Callable[[torch.Tensor], torch.Tensor], result: Any, inputs: list[int]) -> Any:
+def _given(handed_out: Callable[[torch.Tensor], torch.Tensor], result: Any, inputs: set[int]) -> Any:
     """A result as the caller is to see it; ``inputs``: ids of the arguments."""
     if isinstance(result, list | tuple):
         return [_given(handed_out, one, inputs) for one in result]

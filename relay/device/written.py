@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from relay.device.errors import OutOfMemory
-from relay.device.labels import FOUND, SET, Labels, others
+from relay.device.labels import FOUND, SET, Labels, Row, others, row
 from relay.device.memory import (
     adopt,
     check_result,
@@ -25,7 +25,7 @@ from relay.device.meter import METER
 from relay.device.plain import NUMBERS, General, cost_of
 from relay.device.plan import Kernel, Plan
 from relay.device.policy import CURRENT
-from relay.device.words import CPU, CPU_KEYS, SHORTS, WORDS
+from relay.device.words import CPU, CPU_KEYS, WORDS
 
 _Tensor = torch.Tensor
 _strided = torch.strided
@@ -97,21 +97,20 @@ def kernel_for(plan: Plan, general: General, labels: Labels) -> Kernel:
     way."""
     call, name, tensor_at = plan.call, plan.outs[0], plan.tensor_at
     at_device, at_keys, to_cpu = labels.device, labels.keys, labels.to_cpu
-    at_storage, of_storage, cpu, ours = labels.storage, labels.of_storage, labels.cpu, labels.ours
+    at_storage, of_storage = labels.storage, labels.of_storage
     at_nbytes, at_allocator, at_flags = labels.nbytes, labels.allocator, labels.flags
     cpus_allocator, resizable = labels.cpus_allocator, labels.resizable
+    rows: dict[tuple[int, int], Row] = {}
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         costs = CURRENT.costs.get(plan)
         out = kwargs.get(name)
         if costs is None or others() > FOUND.bystanders or not isinstance(out, _Tensor):
             return general(args, kwargs)
-        arrays: list[Any] = []
-        places: list[int] = []
-        as_cpus: list[int] = []
-        was: list[int] = []
-        key: tuple[Any, ...] = ()
         inputs: list[torch.Tensor] = []
+        places: list[int] = []
+        key: tuple[Any, ...] = ()
+        kind = 0
         for value in (out, *args):
             for tensor in value if type(value) is list else (value,):
                 if not isinstance(tensor, _Tensor):
@@ -119,15 +118,13 @@ def kernel_for(plan: Plan, general: General, labels: Labels) -> Kernel:
                 at = tensor._cdata >> 3
                 keys = at + at_keys
                 whose = WORDS[keys]
-                cpus = to_cpu.get(whose)
-                if cpus is None:
-                    if tensor.is_cpu and not tensor.dim() and inputs:
+                if whose != kind:
+                    if whose not in to_cpu and inputs and tensor.is_cpu and not tensor.dim():
                         continue  # a number of the host's, as a tensor
-                    return general(args, kwargs)
-                arrays += (SHORTS, WORDS, SHORTS)
+                    if inputs or whose not in to_cpu:
+                        return general(args, kwargs)
+                    kind = whose
                 places += ((at << 2) + at_device, keys, (WORDS[at + at_storage] >> 1) + of_storage)
-                as_cpus += (cpu, cpus, cpu)
-                was += (ours, whose, ours)
                 inputs.append(tensor)
                 key += (tensor.shape, tensor.dtype)
         for i in tensor_at:
@@ -138,6 +135,8 @@ def kernel_for(plan: Plan, general: General, labels: Labels) -> Kernel:
         held = WORDS[storage + at_nbytes]
         WORDS[storage + at_allocator] = cpus_allocator  # `Labels.let_grow`, written out
         WORDS[storage + at_flags] |= resizable
+        here = kind, len(inputs)
+        arrays, as_cpus, was = rows.get(here) or rows.setdefault(here, row(labels, *here))
         back = map(setitem, arrays, places, was)
         try:
             SET(map(setitem, arrays, places, as_cpus))
