@@ -27,7 +27,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,7 @@ test_suite_config:
       unlisted_test_mode: mandatory_success
 """
 GOOD = ("passed", "xfailed")
+PLACES = ("cpu", "spyre")
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +218,7 @@ def compare(file: str, lines: Sequence[dict[str, Any]]) -> Compared:
         good = {where: line["outcome"] in GOOD for where, line in pair.items()}
         out.passed.update(where for where in pair if good[where])
         if all(good.values()):
-            out.timed.append(Timed(key, *(pair[where]["seconds"] for where in ("cpu", "spyre"))))
+            out.timed.append(Timed(key, *(pair[where]["seconds"] for where in PLACES)))
         if good["cpu"] and not good["spyre"]:
             words = next((reason.words for reason in REASONS if reason.covers(pair["spyre"])), "")
             out.worse[words].append(pair["spyre"])
@@ -293,27 +294,43 @@ def counted(file: str, timed: Sequence[Timed], how: How, kept: Path | None) -> d
     return {key: known[name] for key, name in names.items()}
 
 
-def apart(file: str, lines: Sequence[dict[str, Any]], how: How, rounds: int) -> list[Timed]:
-    """The seconds of what passes on both, each device in runs of its own: of a variant, the median over the rounds.
+@dataclass
+class Apart:
+    """What tests took, each device in runs of its own: the variants' seconds, and the runs', without imports and
+    collection, but with what a worker does between two tests. Medians over the rounds."""
 
-    In a run of both the CPU's classes come first, and what a forked process does once (what a module imports when it
-    is first needed, memory that the first test asks for) would be theirs alone.
+    timed: list[Timed]
+    runs: dict[str, float]
+
+    def __str__(self) -> str:
+        cpu, device = (self.runs[where] for where in PLACES)
+        return f"({len(self.timed)}) {seconds(self.timed)}, as runs {cpu:.1f} / {device:.1f} = {device / cpu:.2f}x"
+
+
+def apart(file: str, lines: Sequence[dict[str, Any]], keys: Set[str], how: How, rounds: int) -> Apart:
+    """Runs the variants with these keys again.
+
+    In a run of both devices the CPU's classes come first, and what a forked process does once (what a module imports
+    when it is first needed, memory that the first test asks for) would be theirs alone.
     """
-    both = {timed.key for timed in compare(file, lines).timed}
-    chosen: dict[str, list[dict[str, Any]]] = {"cpu": [], "spyre": []}
+    chosen: dict[str, list[dict[str, Any]]] = {where: [] for where in PLACES}
     for line in lines:
         where, key = ("", "") if "report" in line else placed(line)
-        if where and key in both:
+        if where and key in keys:
             chosen[where].append(line)
     took: dict[tuple[str, str], list[float]] = defaultdict(list)
+    runs: dict[str, list[float]] = defaultdict(list)
     for turn in range(rounds):
         for where in sorted(chosen, reverse=bool(turn % 2)):
             tests = [*dict.fromkeys(line["test"] for line in chosen[where])]
-            for line in run(file, tests, how, [*map(key_of, chosen[where])])[:-1]:
+            *more, last = run(file, tests, how, [*map(key_of, chosen[where])])
+            runs[where].append(last["report"]["timings"]["run_s"])
+            for line in more:
                 if line["outcome"] in GOOD:
                     took[(where, placed(line)[1])].append(line["seconds"])
-    every = [key for key in sorted(both) if took[("cpu", key)] and took[("spyre", key)]]
-    return [Timed(key, *(statistics.median(took[(where, key)]) for where in ("cpu", "spyre"))) for key in every]
+    every = [key for key in sorted(keys) if all(took[(where, key)] for where in PLACES)]
+    timed = [Timed(key, *(statistics.median(took[(where, key)]) for where in PLACES)) for key in every]
+    return Apart(timed, {where: statistics.median(runs[where]) for where in PLACES})
 
 
 def seconds(timed: Iterable[Timed]) -> str:
@@ -322,12 +339,19 @@ def seconds(timed: Iterable[Timed]) -> str:
     return f"{cpu:.1f} / {device:.1f} = {device / cpu:.2f}x" if cpu else "none"
 
 
-def by_kind(timed: Sequence[Timed], counts: dict[str, int]) -> str:
-    """The seconds of tests of operators, and of those of thousands of tiny ones."""
+def by_kind(file: str, lines: Sequence[dict[str, Any]], how: How, kept: Path | None, args: argparse.Namespace) -> None:
+    """Times what passes on both: tests of operators, and of thousands of tiny ones."""
     from device_ratio import THOUSANDS
 
-    many, few = ([one for one in timed if (counts[one.key] >= THOUSANDS) is kind] for kind in (True, False))
-    return f"tests of operators ({len(few)}) {seconds(few)}; of thousands of tiny ones ({len(many)}) {seconds(many)}"
+    counts = counted(file, compare(file, lines).timed, how, kept)
+    for name, many in (("tests of operators", False), ("tests of thousands of tiny ones", True)):
+        keys = {key for key, count in counts.items() if (count >= THOUSANDS) is many}
+        if not keys or (many and args.few):
+            continue
+        found = apart(file, lines, keys, how, args.time)
+        print(f"  {name} {found}", flush=True)
+        for one in sorted(found.timed, key=lambda one: one.cpu - one.device)[: args.slowest]:
+            print(f"      {1000 * one.cpu:.1f} / {1000 * one.device:.1f} ms, {counts[one.key]} operators: {one.key}")
 
 
 def show(one: Compared, worst: int) -> None:
@@ -358,6 +382,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--prefix", default="", help="a command to put before the runner's")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds a variant may take")
     parser.add_argument("--time", type=int, default=0, metavar="ROUNDS", help="time the devices, each apart, so often")
+    parser.add_argument("--few", action="store_true", help="time tests of operators alone")
     parser.add_argument("--slowest", type=int, default=0, help="variants printed that lose most time")
     parser.add_argument("--worst", type=int, default=20, help="unexplained variants printed a file")
     args = parser.parse_args(argv)
@@ -369,13 +394,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         result = compare(file, lines)
         show(result, args.worst)
         if args.time:
-            timed = apart(file, lines, how, args.time)
-            counts = counted(file, timed, how, args.keep / f"{Path(file).stem}.operators.json" if args.keep else None)
-            print(f"  apart: {seconds(timed)}; {by_kind(timed, counts)}", flush=True)
-            for one in sorted(timed, key=lambda one: one.cpu - one.device)[: args.slowest]:
-                print(
-                    f"      {1000 * one.cpu:.1f} / {1000 * one.device:.1f} ms, {counts[one.key]} operators: {one.key}"
-                )
+            by_kind(file, lines, how, args.keep and args.keep / f"{Path(file).stem}.operators.json", args)
         bad += bool(result.unexplained or result.errors)
     return bool(bad)
 
