@@ -132,3 +132,19 @@ def test_a_files_ratio_is_that_of_what_passes_on_both(tmp_path: Path) -> None:
     assert last.startswith("together, by variants: all ")
     said = {line.rpartition(" ")[2]: "1000 operators" in line for line in worst}
     assert said == {"test_few": False, "test_many": True}
+
+
+@pytest.mark.torch
+def test_tests_of_operators_are_timed_each_device_apart(tmp_path: Path) -> None:
+    (tmp_path / "test").mkdir()
+    (tmp_path / "test" / "test_some.py").write_text(FILE.replace("while device", "if device"))
+    command = [sys.executable, str(BENCHES / "device_files.py"), "test/test_some.py", "--tree", str(tmp_path)]
+    command += ["--time=1", "--few", "--slowest=9", f"--keep={tmp_path / 'kept'}"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    said = [line.strip() for line in done.stdout.splitlines()]
+    few = next(i for i, line in enumerate(said) if line.startswith("tests of operators (2) "))
+    assert said[few].count("x") >= 2
+    assert ", as runs " in said[few]
+    assert {line.rpartition(" ")[2] for line in said[few + 1 :]} == {"test_few", "test_without_end"}  # not the many
+    assert {path.name for path in (tmp_path / "kept").iterdir()} == {"test_some.jsonl", "test_some.operators.json"}

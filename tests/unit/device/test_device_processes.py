@@ -110,6 +110,33 @@ def test_a_late_install_warns_and_an_early_comparing_is_refused() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_what_is_prepared_is_known_before_its_first_call_and_gives_the_same() -> None:
+    done = run("""
+        import relay.device as device
+        try:
+            device.prepare()
+        except device.DeviceError as error:
+            assert "came before" in str(error), error
+        else:
+            raise SystemExit("prepare() without install()")
+        device.install()
+        import torch
+        from relay.device import plan
+        before = len(plan._plans)
+        device.prepare()
+        known = len(plan._plans)
+        assert known > before + 300, (before, known)
+        x = torch.tensor([3.0, 1.0], device="spyre")
+        assert x.sort().values.tolist() == [1.0, 3.0]
+        assert torch.unique(x).tolist() == [1.0, 3.0]
+        assert x.uniform_(2, 3).min().item() >= 2
+        assert len(plan._plans) == known
+        device.prepare()
+        assert len(plan._plans) == known
+    """)
+    assert done.returncode == 0, done.stderr
+
+
 def test_tensors_alive_at_exit_and_in_flight_do_not_crash_the_interpreter() -> None:
     done = run("""
         import relay.device as device

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: nothing of 
 
 import relay.device as device  # noqa: E402
 from relay.device import plan  # noqa: E402
+from relay.device.labels import FOUND  # noqa: E402
 from relay.device.machine import Machine  # noqa: E402
 from relay.device.meter import Memo  # noqa: E402
 from relay.device.policy import CURRENT  # noqa: E402
@@ -183,9 +184,42 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+def _moves(x: Any, y: Any) -> Any:
+    z = torch.complex(x, y)
+    return [
+        x.to(torch.int32),
+        z.conj().to(torch.complex128),
+        torch._neg_view(x).to(torch.float64),
+        x.to("cpu", torch.float64),
+        z.conj().to("cpu", copy=True),
+        torch._neg_view(x).to("cpu", copy=True),
+        x.cpu().to(x.device, torch.float16),
+        torch._neg_view(x.cpu()).to(x.device),
+        z.cpu().conj().to(x.device),
+        x[:, ::2].expand(2, 3, 2).to("cpu", copy=True),
+        torch.nn.Parameter(x).to("cpu", copy=True).detach(),
+        x.clone(memory_format=torch.contiguous_format),
+        x.t().clone(),
+        z.conj().clone(),
+        x[None, None].to(memory_format=torch.channels_last),
+        x.clone().copy_(y),
+        x.clone().copy_(y.cpu()),
+        x.cpu().clone().copy_(y),
+        x.to(torch.float64).copy_(y.t()),
+        z.clone().copy_(z.conj()),
+        z.conj().clone().copy_(x),
+        x.clone().copy_(y[0]),
+        x.clone().fill_(2)[0].copy_(torch.tensor(3.0)),
+        x[:0].to(torch.int8),
+    ]
+
+
+CALLS["moves"] = _moves
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_every_form_of_a_call_agrees_with_the_cpu_and_with_the_long_way(
-    name: str, long_way: Callable[[bool], None]
+    name: str, long_way: Callable[[bool], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call = CALLS[name]
     a, b = torch.randn(3, 3), torch.randn(3, 3)
@@ -198,6 +232,12 @@ def test_every_form_of_a_call_agrees_with_the_cpu_and_with_the_long_way(
     want, _ = _counted(lambda: call(a, b))
     torch.testing.assert_close(_to_host(got), want, rtol=0, atol=0, check_stride=True)
     assert again == spent
+    with monkeypatch.context() as patched:
+        patched.setattr(FOUND, "bystanders", -1)  # nothing is lent
+        got, again = _counted(lambda: call(x, y))
+    torch.testing.assert_close(_to_host(got), want, rtol=0, atol=0, check_stride=True)
+    assert (again.kernels, again.d2h_bytes, again.h2d_bytes) == (spent.kernels, spent.d2h_bytes, spent.h2d_bytes)
+    assert again.modelled_ns == spent.modelled_ns
     assert spent.kernels
 
 
