@@ -142,7 +142,15 @@ def execute(
         tmp = Path(folder)
         (tmp / "spec.json").write_text(json.dumps(spec))
         command = [sys.executable, "-m", "relay.worker.runner", "--spec", str(tmp / "spec.json")]
-        command += ["--tree", str(tree.resolve()), "--out", str(tmp / "out"), "--governed", str(tmp / "governed")]
+        command += [
+            "--tree",
+            str(tree.resolve()),
+            "--out",
+            str(tmp / "out"),
+            "--governed",
+            str(tmp / "governed"),
+            "--quiet",
+        ]
         if input_files is not None:
             command += ["--input-files", str(input_files.resolve())]
         done = subprocess.run(command, check=False)

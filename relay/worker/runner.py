@@ -90,11 +90,12 @@ def writer(fd: int) -> Callable[[dict[str, Any]], None]:
 def run_one(
     shard: Shard, tree: Path, tmp: Path, emit: Callable[[dict[str, Any]], None], *,
     batch: int = BATCH, strict: bool = False, head: Head | None = None,
-    governed: dict[str, dict[str, Any]] | None = None,
+    governed: dict[str, dict[str, Any]] | None = None, quiet: bool = False,
 ) -> int:  # fmt: skip
     """Runs a shard and writes its lines. Returns the exit status; the host stays in ``head``, if one is given.
 
-    ``governed`` is filled with the entry and the tags that the configs have for each variant.
+    ``governed`` is filled with the entry and the tags that the configs have for each variant. ``quiet``: why a shard
+    failed is said in its last line only, not to stderr, too.
     """
     if head is not None and head.host is not None:
         head.host.wake()
@@ -104,7 +105,8 @@ def run_one(
         status = 0
     except RelayError as exc:
         emit({"failed": str(exc)})
-        print(f"relay-runner: {exc}", file=sys.stderr)  # noqa: T201
+        if not quiet:
+            print(f"relay-runner: {exc}", file=sys.stderr)  # noqa: T201
         status = 3
     finally:
         runner.close()
@@ -169,6 +171,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--governed", help="file for each variant's entry of the configs, and its tags, by key")
     parser.add_argument("--input-files", default="", help="folder that tensors of `init: file` are read from")
     parser.add_argument("--strict", action="store_true", help="refuse untrusted code where the sandbox is incomplete")
+    parser.add_argument("--quiet", action="store_true", help="leave it to the last line why the shard failed")
     parser.add_argument("--parent", type=int, default=0, help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if argv is None:
@@ -194,7 +197,9 @@ def main(argv: list[str] | None = None) -> int:
         kept.append(line)
 
     with supervising() as tmp:
-        status = run_one(shard, tree, tmp, emit, batch=max(1, args.batch), strict=args.strict, governed=governed)
+        status = run_one(
+            shard, tree, tmp, emit, batch=max(1, args.batch), strict=args.strict, governed=governed, quiet=args.quiet
+        )
     *lines, last = kept
     for line in lines:
         line |= governed[f"{line['test'].rpartition('::')[0]}::{line['variant']}"]

@@ -4,6 +4,7 @@ is not there, or one variant's name, is no success."""
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -108,3 +109,13 @@ def test_what_was_named_and_did_not_run_is_no_success(tree: Path) -> None:
     assert f"{TEST} runs all of them" in said
     assert "there is no such test (near: TestMarked::test_unmarked)" in said
     assert "upstream does not make it for this device" in said
+
+
+def test_why_a_runner_gave_up_is_said_once(tree: Path) -> None:
+    with (tree / CHANGED).open("a") as file:
+        file.write("raise RuntimeError('nobody imports this')\n")
+    command = [sys.executable, "-m", "relay.cli", "run", "--tree", str(tree), "--configs", str(DEVICES / "unlimited")]
+    done = subprocess.run([*command, "--base", "main", TEST], capture_output=True, text=True, check=False)
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == 3, said
+    assert said.count("nobody imports this") == 1, said
