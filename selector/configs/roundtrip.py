@@ -7,11 +7,13 @@ from typing import Any
 
 import yaml as pyyaml
 from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import YAMLError
 
 from selector.errors import ConfigError
 
 WIDTH = 120
+_FEW = 24
 
 
 def _yaml() -> YAML:
@@ -40,12 +42,26 @@ def dump(value: Any) -> str:
     return stripped if read(stripped) == read(written) else written  # blanks at the end of a line of text stay
 
 
+def _unfold(value: Any) -> None:
+    """Gives each element of a ``[list]`` that is too long for its line a line of its own, unless they are many."""
+    if isinstance(value, CommentedMap | CommentedSeq) and value.fa.flow_style():
+        plain = not (value.ca.items or any(isinstance(one, dict | list) for one in value))
+        length = len(", ".join(map(str, value))) + 2  # without quotes, which are rare
+        if isinstance(value, CommentedSeq) and plain and len(value) <= _FEW and value.lc.col + length > WIDTH:
+            value.fa.set_block_style()
+        return
+    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _unfold(one)
+
+
 def format_text(name: str, text: str) -> str:
     """The same config in this project's layout. Raises ConfigError for a text that is not YAML, and for one whose
     layout cannot be changed without changing what it says."""
     formatted = text
     for _ in range(3):  # a comment that moves may move once more
-        again = dump(load(name, formatted))
+        loaded = load(name, formatted)
+        _unfold(loaded)
+        again = dump(loaded)
         if again == formatted:
             break
         formatted = again

@@ -125,6 +125,19 @@ def test_formatting_keeps_comments_order_and_meaning() -> None:
     assert formatted.count("#") == OLD.count("#")
 
 
+def test_a_list_that_is_too_long_for_its_line_has_a_line_an_element() -> None:
+    names = [f"TestSome::test_with_quite_a_long_name_{i}" for i in range(4)]
+    one_each = "\n".join(f"      - {name}" for name in names)
+    text = f"a:\n  - b: [{', '.join(names)}]\n    c: [1, 2]\n"
+    assert format_text("x", text) == f"a:\n  - b:\n{one_each}\n    c: [1, 2]\n"
+    inside = f"a: {{b: [{', '.join(names)}]}}\n"  # within braces no block can be
+    assert read(format_text("x", inside)) == read(inside)
+    many = f"a: [{', '.join(map(str, range(1000, 1100)))}]\n"
+    assert format_text("x", many).count("\n") < 10
+    for said in (text, inside, many):
+        assert format_text("x", format_text("x", said)) == format_text("x", said)
+
+
 def test_fmt_writes_only_when_asked_to(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text("a:\n- 1\n")
