@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from relay.cli.terminal import Terminal
+from relay.domain.words import plural
 from relay.errors import SettingsError
 from relay.simulate.month import simulate
 from relay.simulate.outcome import Outcome, Percentiles
@@ -73,9 +74,11 @@ def _tables(outcomes: Sequence[Outcome], out: Console) -> None:
     first = outcomes[0]
     s = first.scenario
     out.print(
-        f"{s.days:g} days: {first.events:,} webhooks, {first.runs:,} runs on our workers of {s.variants:,} variants; "
-        f"{s.downstreams} downstreams, {s.on_workers} of them on our workers; a day: "
-        f"{first.calls / s.days:,.0f} calls of GitHub, {first.rows_a_day:,.0f} rows, {first.bytes_a_day / 1e9:.1f} GB"
+        f"{s.days:g} {'day' if s.days == 1 else 'days'}: {plural(first.events, 'webhook')}, "
+        f"{plural(first.runs, 'run')} on our workers of {plural(s.variants, 'variant')}; "
+        f"{plural(s.downstreams, 'downstream')}, {s.on_workers} of them on our workers; a day: "
+        f"{plural(first.calls / s.days, 'call')} of GitHub, {plural(first.rows_a_day, 'row')}, "
+        f"{first.bytes_a_day / 1e9:.1f} GB"
     )
     table = Table(
         "workers", "first test", "verdict", "makespan", "busy", "superseded", "cost", "first to break", box=None
@@ -95,7 +98,7 @@ def _tables(outcomes: Sequence[Outcome], out: Console) -> None:
     out.print(table)
     out.print("Times: p50, p95, p99. Cost: a month of the pool, always on (in brackets: of its busy hours).")
     best = next((one for one in outcomes if one.verdict.p95 <= 900), outcomes[-1])
-    out.print(f"With {best.scenario.pool:,} workers, what gives way as more comes in, the first one first:")
+    out.print(f"With {plural(best.scenario.pool, 'worker')}, what gives way as more comes in, the first one first:")
     for limit in best.limits():
         out.print(f"  x{limit.breaks_at:<5.2g} {limit.name}: {limit.words}. Then: {limit.mend}.")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from relay.cli.terminal import Terminal
+from relay.domain.words import plural
 from relay.replay.process import Host
 from relay.replay.tracing import follow
 from relay.replay.upstream import Ground
@@ -63,7 +64,9 @@ def run(
         return 1
     target.write_bytes(found.to_bytes())
     functions = sum(len(names) for names in found.functions.values())
-    say(f"{target}: {len(found.units)} tests and op entries, {functions} functions, {len(found.ops)} operators")
+    entries = plural(len(found.units), "test or op entry", "tests and op entries")
+    say(f"{target}: {entries}, {plural(functions, 'function')}, {plural(len(found.ops), 'operator')}")
     if not found.whole:
-        say(f"{len(found.tests)} of {found.of} tests were followed: the table adds tests and lets nothing widen less")
+        tests = plural(found.of, "test was", "tests were")
+        say(f"{len(found.tests)} of {tests} followed: the table adds tests and lets nothing widen less")
     return 0

@@ -8,6 +8,7 @@ pages than about rows; `relay.simulate.outcome.BYTES_A_ROW` takes the first, a q
 
 from __future__ import annotations
 
+import argparse
 import sqlite3
 import sys
 
@@ -15,10 +16,10 @@ from relay.store.schema import metadata
 
 
 def main() -> int:
-    if len(sys.argv) != 2:
-        print(__doc__)
-        return 2
-    with sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True) as db:
+    parser = argparse.ArgumentParser(description="Bytes a row of each table, with its share of every index.")
+    parser.add_argument("file", help="an SQLite database of the relay")
+    args = parser.parse_args()
+    with sqlite3.connect(f"file:{args.file}?mode=ro", uri=True) as db:
         print(f"{'table':20} {'rows':>9} {'payload a row':>14} {'pages a row':>12}")
         there = {name for (name,) in db.execute("select name from sqlite_master where type = 'table'")}
         for name in sorted(there.intersection(metadata.tables)):
