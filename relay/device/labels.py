@@ -18,6 +18,7 @@ from _thread import _count as others  # every thread of Python's but the first
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from operator import setitem
 from typing import Any
 
@@ -98,11 +99,12 @@ between two words of a tensor."""
 Row = tuple[tuple[Any, ...], tuple[int, ...], tuple[int, ...]]
 
 
-def row(labels: Labels, keys: int, tensors: int) -> Row:
-    """For tensors that all have these keys, whose labels lie at ``device, keys, storage's device, device, ...``: the
-    arrays that these are in, what is to be written there to lend them, and what to give them back."""
-    lent, back = (labels.cpu, labels.to_cpu[keys], labels.cpu), (labels.ours, keys, labels.ours)
-    return (SHORTS, WORDS, SHORTS) * tensors, lent * tensors, back * tensors
+def row(labels: Labels, keys: tuple[int, ...]) -> Row:
+    """For tensors with these keys, whose labels lie at ``device, keys, storage's device, device, ...``: the arrays that
+    these are in, what is to be written there to lend them, and what to give them back."""
+    lent = [(labels.cpu, labels.to_cpu[whose], labels.cpu) for whose in keys]
+    back = [(labels.ours, whose, labels.ours) for whose in keys]
+    return (SHORTS, WORDS, SHORTS) * len(keys), tuple(chain(*lent)), tuple(chain(*back))
 
 
 class Loan:

@@ -177,7 +177,7 @@ def _several(plan: Plan, general: General, labels: Labels) -> Kernel:
     at_device, at_keys, to_cpu = labels.device, labels.keys, labels.to_cpu
     at_storage, of_storage, numbers_at = labels.storage, labels.of_storage, plan.tensor_at
     handed_out = _handing_out(plan, labels)
-    rows: dict[tuple[int, int], Row] = {}
+    rows: dict[tuple[int, ...], Row] = {}
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         costs = CURRENT.costs.get(plan)
@@ -186,7 +186,7 @@ def _several(plan: Plan, general: General, labels: Labels) -> Kernel:
         inputs: list[torch.Tensor] = []
         places: list[int] = []
         key: tuple[Any, ...] = ()
-        kind = 0
+        kinds: tuple[int, ...] = ()
         for value in args:
             for tensor in value if type(value) is list else (value,):
                 if not isinstance(tensor, _Tensor):
@@ -194,12 +194,11 @@ def _several(plan: Plan, general: General, labels: Labels) -> Kernel:
                 at = tensor._cdata >> 3
                 keys = at + at_keys
                 whose = WORDS[keys]
-                if whose != kind:
-                    if whose not in to_cpu and inputs and tensor.is_cpu and not tensor.dim():
+                if whose not in to_cpu:
+                    if inputs and tensor.is_cpu and not tensor.dim():
                         continue  # a number of the host's, as a tensor
-                    if inputs or whose not in to_cpu:
-                        return general(args, kwargs)
-                    kind = whose
+                    return general(args, kwargs)
+                kinds += (whose,)
                 places += ((at << 2) + at_device, keys, (WORDS[at + at_storage] >> 1) + of_storage)
                 inputs.append(tensor)
                 key += (tensor.shape, tensor.dtype)
@@ -208,8 +207,7 @@ def _several(plan: Plan, general: General, labels: Labels) -> Kernel:
                 return general(args, kwargs)
         if not inputs or (writes_first and inputs[0] is not args[0]):
             return general(args, kwargs)
-        here = kind, len(inputs)
-        arrays, as_cpus, was = rows.get(here) or rows.setdefault(here, row(labels, *here))
+        arrays, as_cpus, was = rows.get(kinds) or rows.setdefault(kinds, row(labels, kinds))
         back = map(setitem, arrays, places, was)
         try:
             SET(map(setitem, arrays, places, as_cpus))

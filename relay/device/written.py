@@ -100,7 +100,7 @@ def kernel_for(plan: Plan, general: General, labels: Labels) -> Kernel:
     at_storage, of_storage = labels.storage, labels.of_storage
     at_nbytes, at_allocator, at_flags = labels.nbytes, labels.allocator, labels.flags
     cpus_allocator, resizable = labels.cpus_allocator, labels.resizable
-    rows: dict[tuple[int, int], Row] = {}
+    rows: dict[tuple[int, ...], Row] = {}
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         costs = CURRENT.costs.get(plan)
@@ -110,7 +110,7 @@ def kernel_for(plan: Plan, general: General, labels: Labels) -> Kernel:
         inputs: list[torch.Tensor] = []
         places: list[int] = []
         key: tuple[Any, ...] = ()
-        kind = 0
+        kinds: tuple[int, ...] = ()
         for value in (out, *args):
             for tensor in value if type(value) is list else (value,):
                 if not isinstance(tensor, _Tensor):
@@ -118,12 +118,11 @@ def kernel_for(plan: Plan, general: General, labels: Labels) -> Kernel:
                 at = tensor._cdata >> 3
                 keys = at + at_keys
                 whose = WORDS[keys]
-                if whose != kind:
-                    if whose not in to_cpu and inputs and tensor.is_cpu and not tensor.dim():
+                if whose not in to_cpu:
+                    if inputs and tensor.is_cpu and not tensor.dim():
                         continue  # a number of the host's, as a tensor
-                    if inputs or whose not in to_cpu:
-                        return general(args, kwargs)
-                    kind = whose
+                    return general(args, kwargs)
+                kinds += (whose,)
                 places += ((at << 2) + at_device, keys, (WORDS[at + at_storage] >> 1) + of_storage)
                 inputs.append(tensor)
                 key += (tensor.shape, tensor.dtype)
@@ -135,8 +134,7 @@ def kernel_for(plan: Plan, general: General, labels: Labels) -> Kernel:
         held = WORDS[storage + at_nbytes]
         WORDS[storage + at_allocator] = cpus_allocator  # `Labels.let_grow`, written out
         WORDS[storage + at_flags] |= resizable
-        here = kind, len(inputs)
-        arrays, as_cpus, was = rows.get(here) or rows.setdefault(here, row(labels, *here))
+        arrays, as_cpus, was = rows.get(kinds) or rows.setdefault(kinds, row(labels, kinds))
         back = map(setitem, arrays, places, was)
         try:
             SET(map(setitem, arrays, places, as_cpus))
