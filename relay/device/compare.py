@@ -51,17 +51,17 @@ def _seen_by_the_cpu(
     from relay.device.memory import WITHOUT_A_WILL, device_alias
 
     def seen(value: Any) -> Any:
-        if type(value) in WITHOUT_A_WILL and not value.is_cpu:
-            alias = device_alias(value)
-            return value if alias is None else alias
-        return value
+        alias = None if value.is_cpu else device_alias(value)
+        return value if alias is None else alias
 
     @functools.wraps(function)
     def compare(self: Any, actual: Any, expected: Any, *args: Any, **kwargs: Any) -> Any:
         if does_nothing(actual, expected):
             return function(self, actual, expected, *args, **kwargs)
+        if type(actual) not in WITHOUT_A_WILL or type(expected) not in WITHOUT_A_WILL:
+            return function(self, actual, expected, *args, **kwargs)
         labels = FOUND.labels
-        if labels is not None and type(actual) in WITHOUT_A_WILL and type(expected) in WITHOUT_A_WILL:
+        if labels is not None:
             out = both_lent(labels, actual, expected, function, self, actual, expected, *args, **kwargs)
             if out is not NOT_LENT:
                 return out

@@ -18,6 +18,7 @@ from relay.device.memory import (
     host_view,
     kept,
     new_tensor,
+    raise_if_out_of_memory,
     refuse_layout,
     same_elements,
 )
@@ -69,12 +70,16 @@ def _copied(src: torch.Tensor, dst: torch.Tensor) -> None:
 def clone(self: torch.Tensor, *, memory_format: torch.memory_format | None = None) -> torch.Tensor:
     """``aten::clone``: in one trip, where torch's own takes three (strides, memory, copy)."""
     options = {} if memory_format is None else {"memory_format": memory_format}
-    copy = lent(FOUND.labels, _clone, self, **options)
-    if copy is NOT_LENT:
-        alias = device_alias(self)
-        if alias is None:
-            refuse_layout(self, "aten::clone")
-        copy = _clone(CPU_KEYS, alias, **options)
+    try:
+        copy = lent(FOUND.labels, _clone, self, **options)
+        if copy is NOT_LENT:
+            alias = device_alias(self)
+            if alias is None:
+                refuse_layout(self, "aten::clone")
+            copy = _clone(CPU_KEYS, alias, **options)
+    except RuntimeError as error:
+        raise_if_out_of_memory(error)
+        raise
     out = kept(copy)
     policy = CURRENT.policy
     if policy.changes_numbers:
@@ -115,14 +120,20 @@ def to_copy(
     if not same:
         options["dtype"] = dtype
     convert = _clone if same else _to_copy
-    out: Any = NOT_LENT if from_host or layout not in STRIDED else lent(FOUND.labels, convert, self, **options)
-    if out is NOT_LENT:
-        alias = None if from_host else device_alias(self)
-        strided = alias is not None or (self.layout is torch.strided and not self.is_quantized)
-        if not strided or layout not in STRIDED:
-            refuse_layout(self, "aten::_to_copy")
-        if alias is not None:
-            out = convert(CPU_KEYS, alias, **options)
+    out: Any = NOT_LENT
+    try:
+        if not from_host and layout in STRIDED:
+            out = lent(FOUND.labels, convert, self, **options)
+        if out is NOT_LENT:
+            alias = None if from_host else device_alias(self)
+            strided = alias is not None or (self.layout is torch.strided and not self.is_quantized)
+            if not strided or layout not in STRIDED:
+                refuse_layout(self, "aten::_to_copy")
+            if alias is not None:
+                out = convert(CPU_KEYS, alias, **options)
+    except RuntimeError as error:
+        raise_if_out_of_memory(error)
+        raise
     if from_host:
         if memory_format in _AS_IT_IS and self.is_contiguous():
             made = new_tensor(self.shape, self.stride(), dtype or self.dtype)

@@ -107,6 +107,22 @@ def row(labels: Labels, keys: tuple[int, ...]) -> Row:
     return (SHORTS, WORDS, SHORTS) * len(keys), tuple(chain(*lent)), tuple(chain(*back))
 
 
+class Rows(dict[tuple[int, ...], Row]):
+    """`row`s that are remembered: of some tensors each, and of some kinds of calls; all others are made anew."""
+
+    __slots__ = ("_labels",)
+    TENSORS, KINDS = 16, 64
+
+    def __init__(self, labels: Labels) -> None:
+        self._labels = labels
+
+    def __missing__(self, keys: tuple[int, ...]) -> Row:
+        made = row(self._labels, keys)
+        if len(keys) <= self.TENSORS and len(self) < self.KINDS:
+            self[keys] = made
+        return made
+
+
 class Loan:
     """Tensors of one call that are to be lent. A storage is lent with its tensor, for a view takes its device from
     there; and if a kernel gave it other memory, that is the device's again afterwards."""

@@ -14,6 +14,7 @@ import mmap
 import os
 import threading
 import weakref
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -122,14 +123,15 @@ def _check(slots: memoryview) -> None:
 
 class Cost:
     """What one kind of kernel or transfer adds to the counters: to each of ``slots`` an amount. ``times``: how often it
-    did since the map was last told."""
+    did ``since`` the map was last told."""
 
-    __slots__ = ("amounts", "slots", "times")
+    __slots__ = ("amounts", "since", "slots", "times")
 
     def __init__(self, slots: Sequence[int], amounts: Sequence[int]) -> None:
         self.slots = slots
         self.amounts = amounts
         self.times = 0
+        self.since: object = None
 
 
 _NOTHING = Cost((), ())
@@ -174,7 +176,7 @@ class Meter:
     def __init__(self, shared: mmap.mmap | None = None) -> None:
         self._lock = threading.RLock()
         self._comparing = 0
-        self._owed: list[Cost] = []
+        self._since, self._owed = object(), list[Cost]()
         self._memos: weakref.WeakSet[Memo] = weakref.WeakSet()
         self._transfers, self._allocations, self._sent = self.memo(), self.memo(), self.memo()
         self.bind(shared if shared is not None else new_meter_map())
@@ -188,9 +190,7 @@ class Meter:
         self._forget()  # the parent tells its map what it owes
 
     def _forget(self) -> None:
-        for cost in self._owed:
-            cost.times = 0
-        self._owed.clear()
+        self._since, self._owed = object(), []
 
     def bind(self, shared: mmap.mmap) -> None:
         """Count into ``shared`` from now on."""
@@ -266,36 +266,34 @@ class Meter:
             self._slots[_COMPARISONS] += 1
             return
         self._slots[_KERNELS] += 1
-        times = cost.times  # `_owe`, written out
-        cost.times = times + 1
-        if not times or times == _MOST_TIMES:
-            self._owed_anew(cost, times)
+        if cost.since is not self._since or cost.times == _MOST_TIMES:  # `_owe`, written out
+            self._owed_anew(cost)
+        cost.times += 1
 
     def _owe(self, cost: Cost) -> None:
-        times = cost.times
-        cost.times = times + 1
-        if not times or times == _MOST_TIMES:
-            self._owed_anew(cost, times)
+        if cost.since is not self._since or cost.times == _MOST_TIMES:
+            self._owed_anew(cost)
+        cost.times += 1
 
-    def _owed_anew(self, cost: Cost, times: int) -> None:
-        if not times:
-            self._owed.append(cost)
-        if times or len(self._owed) == _MOST_KINDS:
+    def _owed_anew(self, cost: Cost) -> None:
+        if cost.since is self._since or len(self._owed) == _MOST_KINDS:
             self._settle()
+        # No call lies between: a signal's handler that raises comes before all of it, or after.
+        cost.since = self._since
+        cost.times = 0
+        self._owed.append(cost)
 
     def _settle(self) -> None:
         """Tell the map what it was not told yet."""
-        totals = [0] * _END
-        for cost in self._owed:
-            times = cost.times
-            cost.times = 0
-            for slot, amount in zip(cost.slots, cost.amounts, strict=True):
-                totals[slot] += times * amount
-        self._owed.clear()
         slots = self._slots
-        for slot, total in enumerate(totals):
-            if total:
-                slots[slot] += total
+        totals = array("q", slots[_H2D:_END])  # what is told at once lies before it
+        for cost in self._owed:
+            for slot, amount in zip(cost.slots, cost.amounts, strict=True):
+                totals[slot - _H2D] += cost.times * amount
+        since, owed = object(), list[Cost]()
+        told = memoryview(totals)
+        slots[_H2D:_END] = told  # from here on without a call, as in `_owed_anew`
+        self._since, self._owed = since, owed
 
     def kernel(self, inputs: Sequence[Any], outputs: Sequence[Any], macs: int = 0, copied: int = 0) -> None:
         """A kernel ran over these tensors (see `cost`)."""

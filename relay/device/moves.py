@@ -15,7 +15,7 @@ import torch
 from relay.device import copies
 from relay.device.copies import device_copy
 from relay.device.labels import FOUND, NOT_LENT, Labels, both_lent, others
-from relay.device.memory import NAME, STRIDED, WITHOUT_A_WILL, check_result, place
+from relay.device.memory import NAME, STRIDED, WITHOUT_A_WILL, check_result, place, raise_if_out_of_memory
 from relay.device.meter import METER
 from relay.device.plan import Kernel
 from relay.device.policy import CURRENT
@@ -50,6 +50,9 @@ def _lending(labels: Labels) -> Callable[..., Any]:
             WORDS[keys] = cpus
             SHORTS[storage] = cpu
             return kernel(CPU_KEYS, tensor, **options)
+        except RuntimeError as error:
+            raise_if_out_of_memory(error)
+            raise
         finally:
             SHORTS[device] = ours
             WORDS[keys] = whose
@@ -62,6 +65,14 @@ def _moved(labels: Labels, lend: Callable[..., Any]) -> Kernel:
     """``aten::_to_copy``."""
     at_keys, to_cpu, plain_hosts = labels.keys, labels.to_cpu, labels.plain_hosts
     general, keep = copies.to_copy, labels.keep
+
+    def sent(host: torch.Tensor) -> torch.Tensor:
+        try:
+            made: torch.Tensor = _clone(CPU_KEYS, host)
+        except RuntimeError as error:
+            raise_if_out_of_memory(error)
+            raise
+        return made
 
     def to_copy(
         self: torch.Tensor,
@@ -94,7 +105,7 @@ def _moved(labels: Labels, lend: Callable[..., Any]) -> Kernel:
                         return out
                 elif same and whose in plain_hosts:
                     check_result(self)
-                    made: torch.Tensor = _clone(CPU_KEYS, self)
+                    made = sent(self)
                     METER.sent(place(labels, made, filled=True))
                     return made
         return general(self, dtype=dtype, layout=layout, device=device, memory_format=memory_format)

@@ -15,7 +15,7 @@ import torch
 
 from relay.device import numerics
 from relay.device.errors import UnsupportedDtype
-from relay.device.labels import FOUND, SET, Labels, Row, others, row
+from relay.device.labels import FOUND, SET, Labels, Rows, others
 from relay.device.memory import adopt, check_result, raise_if_out_of_memory, refuse_layout
 from relay.device.meter import METER, Cost, Memo
 from relay.device.plan import Kernel, Plan
@@ -177,7 +177,7 @@ def _several(plan: Plan, general: General, labels: Labels) -> Kernel:
     at_device, at_keys, to_cpu = labels.device, labels.keys, labels.to_cpu
     at_storage, of_storage, numbers_at = labels.storage, labels.of_storage, plan.tensor_at
     handed_out = _handing_out(plan, labels)
-    rows: dict[tuple[int, ...], Row] = {}
+    rows = Rows(labels)
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         costs = CURRENT.costs.get(plan)
@@ -207,7 +207,7 @@ def _several(plan: Plan, general: General, labels: Labels) -> Kernel:
                 return general(args, kwargs)
         if not inputs or (writes_first and inputs[0] is not args[0]):
             return general(args, kwargs)
-        arrays, as_cpus, was = rows.get(kinds) or rows.setdefault(kinds, row(labels, kinds))
+        arrays, as_cpus, was = rows[kinds]
         back = map(setitem, arrays, places, was)
         try:
             SET(map(setitem, arrays, places, as_cpus))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import sys
 import warnings
-from typing import Any
+from itertools import repeat
 
 import torch
 
@@ -30,10 +30,13 @@ _PRIVATE_USE_1 = torch._C._autograd.DeviceType.PrivateUse1
 
 
 class _Guard(torch._C._acc.DeviceGuard):  # type: ignore[misc]
-    """torch asks its type several times an operator; the guard that torch brings looks it up anew each time."""
+    """torch asks its type several times an operator; the guard that torch brings looks it up anew each time.
 
-    def type_(self) -> Any:
-        return _PRIVATE_USE_1
+    It asks where no exception may pass, so this is a callable of C: one of Python's could be where a signal's handler
+    runs, and raises.
+    """
+
+    type_ = repeat(_PRIVATE_USE_1).__next__
 
 
 def is_installed() -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from relay.device.errors import OutOfMemory
-from relay.device.labels import FOUND, SET, Labels, Row, others, row
+from relay.device.labels import FOUND, SET, Labels, Rows, others
 from relay.device.memory import (
     adopt,
     check_result,
@@ -100,7 +100,7 @@ def kernel_for(plan: Plan, general: General, labels: Labels) -> Kernel:
     at_storage, of_storage = labels.storage, labels.of_storage
     at_nbytes, at_allocator, at_flags = labels.nbytes, labels.allocator, labels.flags
     cpus_allocator, resizable = labels.cpus_allocator, labels.resizable
-    rows: dict[tuple[int, ...], Row] = {}
+    rows = Rows(labels)
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         costs = CURRENT.costs.get(plan)
@@ -134,7 +134,7 @@ def kernel_for(plan: Plan, general: General, labels: Labels) -> Kernel:
         held = WORDS[storage + at_nbytes]
         WORDS[storage + at_allocator] = cpus_allocator  # `Labels.let_grow`, written out
         WORDS[storage + at_flags] |= resizable
-        arrays, as_cpus, was = rows.get(kinds) or rows.setdefault(kinds, row(labels, kinds))
+        arrays, as_cpus, was = rows[kinds]
         back = map(setitem, arrays, places, was)
         try:
             SET(map(setitem, arrays, places, as_cpus))

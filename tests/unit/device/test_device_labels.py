@@ -381,3 +381,82 @@ def test_where_labels_cannot_be_told_nothing_is_guessed() -> None:
         finding.find(lambda: torch.ones(2, 3, dtype=torch.complex64).conj())
     with pytest.raises(finding.NoLabels):
         finding.find(lambda: torch.empty(2, 3))
+
+
+RAISING = """
+import signal
+
+import relay.device as device
+
+device.install()
+import torch
+
+
+
+class Boom(Exception):
+    pass
+
+
+def handler(*args):
+    if on:
+        raise Boom
+
+
+on = True
+signal.signal(signal.SIGALRM, handler)
+x = torch.ones(4, device="spyre")
+raised = 0
+for turn in range(4000):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 1e-5 + turn % 60 * 1e-6)
+        for _ in range(20):
+            (x * 2).sum()
+            torch.cat([x, x]).cpu()
+    except Boom:
+        raised += 1
+on = False
+signal.setitimer(signal.ITIMER_REAL, 0)
+assert raised > 1000, raised
+assert {t.device.type for t in (x, x[1:], x * 2)} == {"spyre"}
+sizes = range(1, 40)
+many = {n: torch.ones(n, device="spyre") for n in sizes}
+on = True
+for turn in range(4000):  # each kind of kernel is counted anew now and then, which is where a count could be lost
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 1e-5 + turn % 60 * 1e-6)
+        for y in many.values():
+            y.neg()
+    except Boom:
+        pass
+on = False
+signal.setitimer(signal.ITIMER_REAL, 0)
+before = device.METER.snapshot()
+for y in many.values():
+    y.neg()
+after = device.METER.snapshot() - before
+sticks = sum(-(-4 * n // 128) for n in sizes)
+assert (after.kernels, after.sticks, after.bytes_read) == (39, 2 * sticks, 128 * sticks), (after, sticks)
+"""
+
+
+def test_handlers_of_signals_that_raise_lose_no_label_and_no_count_for_good() -> None:
+    done = subprocess.run([sys.executable, "-c", RAISING], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_what_is_remembered_of_lists_is_bounded() -> None:
+    from relay.device.labels import Rows
+
+    found = labels.FOUND.labels
+    assert found is not None
+    ours = next(iter(found.to_cpu))
+    rows = Rows(found)
+    for count in range(1, 200):
+        arrays, lent, back = rows[(ours,) * count]
+        assert len(arrays) == len(lent) == len(back) == 3 * count
+        assert back[1] == ours
+    assert len(rows) == Rows.TENSORS
+    keys = list(found.to_cpu)
+    for number in range(200):
+        rows[tuple(keys[number >> shift & 1] for shift in range(8))]
+    assert len(rows) == Rows.KINDS

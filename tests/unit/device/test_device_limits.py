@@ -324,3 +324,31 @@ def test_printing_moves_the_values_to_the_host_and_runs_nothing_there() -> None:
         assert bare == want or name in ("leaf", "parameter"), (said, want)  # a copy on the host is no leaf
         assert "device='spyre:0'" in said, name
         assert (spent.kernels, spent.refused_ops, spent.d2h_bytes) == (0, 0, x.nbytes), name
+
+
+def test_a_subclass_is_compared_with_a_plain_tensor() -> None:
+    class Sub(torch.Tensor):
+        pass
+
+    device.comparing()
+    x = torch.arange(4.0).to("spyre")
+    for one, other in ((x.as_subclass(Sub), x.clone()), (x.clone(), x.as_subclass(Sub))):
+        torch.testing.assert_close(one, other)
+        with pytest.raises(AssertionError, match="not close"):
+            torch.testing.assert_close(one, other + 1)
+
+
+def test_copies_that_find_no_memory_say_so_in_the_devices_words() -> None:
+    wide = torch.zeros(1).expand(2**46)
+    x = torch.zeros(1, device="spyre").expand(2**46)
+    calls = (
+        lambda: wide.to("spyre", copy=True),
+        lambda: wide.to("spyre", torch.float64),
+        x.clone,
+        lambda: x.to(torch.float64),
+        lambda: x.to("cpu", copy=True),
+    )
+    for call in calls:
+        with pytest.raises(torch.OutOfMemoryError):
+            call()
+    assert x.device.type == x.untyped_storage().device.type == "spyre"
