@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from relay.device.labels import FOUND, Labels, Loan
+from relay.device.labels import FOUND, SET, Labels, Loans
 from relay.device.words import CPU, WORDS
 
 _SEARCHED = range(1, 32)
@@ -134,9 +134,15 @@ def _try_out(found: Labels, ours: torch.Tensor) -> None:
         return tensor.device, tensor.untyped_storage().device, _keys(tensor)
 
     as_ours, as_cpus = said(ours), said(torch.empty(2, 3, device=CPU))
-    loan = Loan(found)
-    loan.take(ours)
-    seen = loan.during(lambda: [said(ours), said(ours.view(6))])
+    loan = Loans(found).find([ours])
+    if loan is None:
+        raise NoLabels("a tensor of the device does not look like one")
+    *_, lend, back = loan
+    try:
+        SET(lend)
+        seen = [said(ours), said(ours.view(6))]
+    finally:
+        SET(back)
     fresh = torch.empty(2, 3, device=CPU)  # a storage that Python has seen has one more that refers to it
     kept = found.keep(fresh) and said(fresh) == as_ours
     found.let_grow(ours)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from _thread import _count as others  # every thread of Python's but the first
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import chain
 from operator import setitem
@@ -26,13 +26,9 @@ import torch
 
 from relay.device.words import CPU_KEYS, SHORTS, WORDS
 
-__all__ = ["FOUND", "NOT_LENT", "SET", "Labels", "Loan", "NotLent", "both_lent", "lent", "others"]
+__all__ = ["FOUND", "NOT_LENT", "SET", "Labels", "Loans", "both_lent", "lent", "others"]
 
 _HALF = 0xFFFF_FFFF
-
-
-class NotLent(Exception):
-    """A tensor that cannot be lent: it is not a plain strided one of the device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,78 +92,74 @@ SET = deque[Any](maxlen=0).extend
 between two words of a tensor."""
 
 
-Row = tuple[tuple[Any, ...], tuple[int, ...], tuple[int, ...]]
+_Row = tuple[tuple[Any, ...], tuple[int, ...], tuple[int, ...]]
+Lent = tuple[list[torch.Tensor], tuple[Any, ...], Iterable[None], Iterable[None]]
+"""Tensors; their sizes and dtypes, one after the other; what lends them, and what gives them back, each to be given to
+`SET` once."""
 
 
-def row(labels: Labels, keys: tuple[int, ...]) -> Row:
-    """For tensors with these keys, whose labels lie at ``device, keys, storage's device, device, ...``: the arrays that
-    these are in, what is to be written there to lend them, and what to give them back."""
-    lent = [(labels.cpu, labels.to_cpu[whose], labels.cpu) for whose in keys]
-    back = [(labels.ours, whose, labels.ours) for whose in keys]
-    return (SHORTS, WORDS, SHORTS) * len(keys), tuple(chain(*lent)), tuple(chain(*back))
+class Loans:
+    """Lends the tensors of a call, as many as there are::
 
-
-class Rows(dict[tuple[int, ...], Row]):
-    """`row`s that are remembered: of some tensors each, and of some kinds of calls; all others are made anew."""
-
-    __slots__ = ("_labels",)
-    TENSORS, KINDS = 16, 64
-
-    def __init__(self, labels: Labels) -> None:
-        self._labels = labels
-
-    def __missing__(self, keys: tuple[int, ...]) -> Row:
-        made = row(self._labels, keys)
-        if len(keys) <= self.TENSORS and len(self) < self.KINDS:
-            self[keys] = made
-        return made
-
-
-class Loan:
-    """Tensors of one call that are to be lent. A storage is lent with its tensor, for a view takes its device from
-    there; and if a kernel gave it other memory, that is the device's again afterwards."""
-
-    __slots__ = ("_arrays", "_labels", "_lent", "_places", "_was", "tensors")
-
-    def __init__(self, labels: Labels) -> None:
-        self._labels = labels
-        self._arrays: list[Any] = []
-        self._places: list[int] = []
-        self._lent: list[int] = []
-        self._was: list[int] = []
-        self.tensors: list[torch.Tensor] = []
-
-    def take(self, value: Any) -> None:
-        """An argument, to be lent with what is in it. `NotLent` if it holds a tensor that cannot be; a number of the
-        host, as a tensor, may come along with one of the device."""
-        if isinstance(value, torch.Tensor):
-            labels = self._labels
-            at = value._cdata >> 3
-            keys = at + labels.keys
-            whose = WORDS[keys]
-            cpus = labels.to_cpu.get(whose)
-            if cpus is None:
-                if value.is_cpu and not value.dim() and self.tensors:
-                    return
-                raise NotLent
-            storage = (WORDS[at + labels.storage] >> 1) + labels.of_storage
-            self._arrays += (SHORTS, WORDS, SHORTS)
-            self._places += ((at << 2) + labels.device, keys, storage)
-            self._lent += (labels.cpu, cpus, labels.cpu)
-            self._was += (labels.ours, whose, labels.ours)
-            self.tensors.append(value)
-        elif type(value) is list:
-            for one in value:
-                self.take(one)
-
-    def during(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """What the function gives while they are lent."""
-        back = map(setitem, self._arrays, self._places, self._was)
+        tensors, sizes, lend, back = found
         try:
-            SET(map(setitem, self._arrays, self._places, self._lent))
-            return function(*args, **kwargs)
+            SET(lend)
+            ...
         finally:
             SET(back)
+
+    A storage is lent with its tensor, for a view takes its device from there; and if a kernel gave it other memory,
+    that is the device's again afterwards.
+    """
+
+    TENSORS, KINDS = 16, 64
+    """What is written where is remembered of so many tensors at most, and so many kinds of calls."""
+
+    def __init__(self, labels: Labels) -> None:
+        self._labels = labels
+        self._rows: dict[tuple[int, ...], _Row] = {}
+
+    def find(self, values: Iterable[Any]) -> Lent | None:
+        """The tensors among arguments, and in lists. None if there is none, or one that cannot be lent: it is not a
+        plain strided one of the device. A number of the host, as a tensor, may come along with one of the device."""
+        labels = self._labels
+        at_device, at_keys, to_cpu = labels.device, labels.keys, labels.to_cpu
+        at_storage, of_storage = labels.storage, labels.of_storage
+        tensors: list[torch.Tensor] = []
+        sizes: list[Any] = []
+        places: list[int] = []
+        kinds: list[int] = []
+        for value in values:
+            for tensor in value if type(value) is list else (value,):
+                if not isinstance(tensor, torch.Tensor):
+                    continue
+                at = tensor._cdata >> 3
+                keys = at + at_keys
+                whose = WORDS[keys]
+                if whose not in to_cpu:
+                    if tensors and tensor.is_cpu and not tensor.dim():
+                        continue
+                    return None
+                kinds.append(whose)
+                places += ((at << 2) + at_device, keys, (WORDS[at + at_storage] >> 1) + of_storage)
+                tensors.append(tensor)
+                sizes += (tensor.shape, tensor.dtype)
+        if not tensors:
+            return None
+        key = tuple(kinds)
+        arrays, lent, back = self._rows.get(key) or self._row(key)
+        return tensors, tuple(sizes), map(setitem, arrays, places, lent), map(setitem, arrays, places, back)
+
+    def _row(self, kinds: tuple[int, ...]) -> _Row:
+        """For tensors with these keys: the arrays that their places are in, what is to be written there to lend them,
+        and what to give them back."""
+        labels = self._labels
+        lent = [(labels.cpu, labels.to_cpu[keys], labels.cpu) for keys in kinds]
+        back = [(labels.ours, keys, labels.ours) for keys in kinds]
+        made = (SHORTS, WORDS, SHORTS) * len(kinds), tuple(chain(*lent)), tuple(chain(*back))
+        if len(kinds) <= self.TENSORS and len(self._rows) < self.KINDS:
+            self._rows[kinds] = made
+        return made
 
 
 NOT_LENT = object()

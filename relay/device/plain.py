@@ -8,14 +8,13 @@ and keeping (`relay.device.labels`) are written out for what they nearly always 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import setitem
 from typing import Any
 
 import torch
 
 from relay.device import numerics
 from relay.device.errors import UnsupportedDtype
-from relay.device.labels import FOUND, SET, Labels, Rows, others
+from relay.device.labels import FOUND, SET, Labels, Loans, others
 from relay.device.memory import adopt, check_result, raise_if_out_of_memory, refuse_layout
 from relay.device.meter import METER, Cost, Memo
 from relay.device.plan import Kernel, Plan
@@ -174,43 +173,23 @@ def _handing_out(plan: Plan, labels: Labels) -> Callable[[torch.Tensor], torch.T
 def _several(plan: Plan, general: General, labels: Labels) -> Kernel:
     """Of any other operator, with lists of tensors and several results, too: less is written out."""
     call, writes_first, names_device = plan.call, plan.writes_first, plan.names_device
-    at_device, at_keys, to_cpu = labels.device, labels.keys, labels.to_cpu
-    at_storage, of_storage, numbers_at = labels.storage, labels.of_storage, plan.tensor_at
-    handed_out = _handing_out(plan, labels)
-    rows = Rows(labels)
+    numbers_at, find, handed_out = plan.tensor_at, Loans(labels).find, _handing_out(plan, labels)
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         costs = CURRENT.costs.get(plan)
         if costs is None or others() > FOUND.bystanders or (kwargs and names_device):
             return general(args, kwargs)
-        inputs: list[torch.Tensor] = []
-        places: list[int] = []
-        key: tuple[Any, ...] = ()
-        kinds: tuple[int, ...] = ()
-        for value in args:
-            for tensor in value if type(value) is list else (value,):
-                if not isinstance(tensor, _Tensor):
-                    continue
-                at = tensor._cdata >> 3
-                keys = at + at_keys
-                whose = WORDS[keys]
-                if whose not in to_cpu:
-                    if inputs and tensor.is_cpu and not tensor.dim():
-                        continue  # a number of the host's, as a tensor
-                    return general(args, kwargs)
-                kinds += (whose,)
-                places += ((at << 2) + at_device, keys, (WORDS[at + at_storage] >> 1) + of_storage)
-                inputs.append(tensor)
-                key += (tensor.shape, tensor.dtype)
+        found = find(args)
+        if found is None:
+            return general(args, kwargs)
+        inputs, key, lend, back = found
         for i in numbers_at:
             if i < len(args) and isinstance(args[i], NUMBERS):
                 return general(args, kwargs)
-        if not inputs or (writes_first and inputs[0] is not args[0]):
+        if writes_first and inputs[0] is not args[0]:
             return general(args, kwargs)
-        arrays, as_cpus, was = rows[kinds]
-        back = map(setitem, arrays, places, was)
         try:
-            SET(map(setitem, arrays, places, as_cpus))
+            SET(lend)
             result = call(CPU_KEYS, *args, **kwargs)
         except RuntimeError as error:
             raise_if_out_of_memory(error)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import setitem
 from typing import Any
 
 import torch
 
 from relay.device.errors import OutOfMemory
-from relay.device.labels import FOUND, SET, Labels, Rows, others
+from relay.device.labels import FOUND, SET, Labels, Loans, others
 from relay.device.memory import (
     adopt,
     check_result,
@@ -96,48 +95,25 @@ def kernel_for(plan: Plan, general: General, labels: Labels) -> Kernel:
     """The kernel of an operator with one ``out=`` (`Plan.writes_out`), to be registered. ``general`` is the long
     way."""
     call, name, tensor_at = plan.call, plan.outs[0], plan.tensor_at
-    at_device, at_keys, to_cpu = labels.device, labels.keys, labels.to_cpu
-    at_storage, of_storage = labels.storage, labels.of_storage
-    at_nbytes, at_allocator, at_flags = labels.nbytes, labels.allocator, labels.flags
-    cpus_allocator, resizable = labels.cpus_allocator, labels.resizable
-    rows = Rows(labels)
+    find, at_storage, at_nbytes = Loans(labels).find, labels.storage, labels.nbytes
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         costs = CURRENT.costs.get(plan)
         out = kwargs.get(name)
         if costs is None or others() > FOUND.bystanders or not isinstance(out, _Tensor):
             return general(args, kwargs)
-        inputs: list[torch.Tensor] = []
-        places: list[int] = []
-        key: tuple[Any, ...] = ()
-        kinds: tuple[int, ...] = ()
-        for value in (out, *args):
-            for tensor in value if type(value) is list else (value,):
-                if not isinstance(tensor, _Tensor):
-                    continue
-                at = tensor._cdata >> 3
-                keys = at + at_keys
-                whose = WORDS[keys]
-                if whose not in to_cpu:
-                    if inputs and tensor.is_cpu and not tensor.dim():
-                        continue  # a number of the host's, as a tensor
-                    return general(args, kwargs)
-                kinds += (whose,)
-                places += ((at << 2) + at_device, keys, (WORDS[at + at_storage] >> 1) + of_storage)
-                inputs.append(tensor)
-                key += (tensor.shape, tensor.dtype)
+        found = find((out, *args))
+        if found is None:
+            return general(args, kwargs)
+        inputs, key, lend, back = found
         for i in tensor_at:
             if i < len(args) and isinstance(args[i], NUMBERS):
                 return general(args, kwargs)
         size, stride = out.shape, out.stride()
-        storage = WORDS[(out._cdata >> 3) + at_storage] >> 3
-        held = WORDS[storage + at_nbytes]
-        WORDS[storage + at_allocator] = cpus_allocator  # `Labels.let_grow`, written out
-        WORDS[storage + at_flags] |= resizable
-        arrays, as_cpus, was = rows[kinds]
-        back = map(setitem, arrays, places, was)
+        held = WORDS[(WORDS[(out._cdata >> 3) + at_storage] >> 3) + at_nbytes]
+        labels.let_grow(out)
         try:
-            SET(map(setitem, arrays, places, as_cpus))
+            SET(lend)
             call(CPU_KEYS, *args, **kwargs)
         except RuntimeError as error:
             raise_if_out_of_memory(error)

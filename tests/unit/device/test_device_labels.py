@@ -392,7 +392,6 @@ device.install()
 import torch
 
 
-
 class Boom(Exception):
     pass
 
@@ -445,18 +444,19 @@ def test_handlers_of_signals_that_raise_lose_no_label_and_no_count_for_good() ->
 
 
 def test_what_is_remembered_of_lists_is_bounded() -> None:
-    from relay.device.labels import Rows
-
-    found = labels.FOUND.labels
-    assert found is not None
-    ours = next(iter(found.to_cpu))
-    rows = Rows(found)
+    assert labels.FOUND.labels is not None
+    loans = labels.Loans(labels.FOUND.labels)
+    x = torch.ones(2, device="spyre")
     for count in range(1, 200):
-        arrays, lent, back = rows[(ours,) * count]
-        assert len(arrays) == len(lent) == len(back) == 3 * count
-        assert back[1] == ours
-    assert len(rows) == Rows.TENSORS
-    keys = list(found.to_cpu)
+        found = loans.find([[x] * count])
+        assert found is not None
+        tensors, sizes, _, _ = found
+        assert (len(tensors), len(sizes)) == (count, 2 * count)
+    assert len(loans._rows) == loans.TENSORS
+    with torch.inference_mode():
+        either = x, torch.ones(2, device="spyre")
     for number in range(200):
-        rows[tuple(keys[number >> shift & 1] for shift in range(8))]
-    assert len(rows) == Rows.KINDS
+        loans.find([either[number >> shift & 1] for shift in range(8)])
+    assert len(loans._rows) == loans.KINDS
+    assert loans.find([]) is loans.find([torch.ones(2)]) is loans.find([torch.ones(()), x]) is None
+    assert loans.find([x, torch.ones(())]) is not None
