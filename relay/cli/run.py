@@ -142,15 +142,8 @@ def execute(
         tmp = Path(folder)
         (tmp / "spec.json").write_text(json.dumps(spec))
         command = [sys.executable, "-m", "relay.worker.runner", "--spec", str(tmp / "spec.json")]
-        command += [
-            "--tree",
-            str(tree.resolve()),
-            "--out",
-            str(tmp / "out"),
-            "--governed",
-            str(tmp / "governed"),
-            "--quiet",
-        ]
+        command += ["--tree", str(tree.resolve()), "--out", str(tmp / "out"), "--quiet"]
+        command += ["--governed", str(tmp / "governed")]
         if input_files is not None:
             command += ["--input-files", str(input_files.resolve())]
         done = subprocess.run(command, check=False)

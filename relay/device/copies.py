@@ -18,18 +18,19 @@ from relay.device.memory import (
     host_view,
     kept,
     new_tensor,
-    raise_if_out_of_memory,
     refuse_layout,
     same_elements,
 )
 from relay.device.meter import METER, Cost
 from relay.device.policy import CURRENT
+from relay.device.shortage import made
 from relay.device.words import CPU_KEYS
 
-_clone = torch.ops.aten.clone.default._handle.redispatch_boxed
-_to_copy = torch.ops.aten._to_copy.default._handle.redispatch_boxed
+CLONE = torch.ops.aten.clone.default._handle.redispatch_boxed
+TO_COPY = torch.ops.aten._to_copy.default._handle.redispatch_boxed
+AS_IT_IS = (None, torch.preserve_format)
+"""What a copy may be asked for that is in the order of what it is a copy of."""
 _same_memory = torch._C._is_alias_of
-_AS_IT_IS = (None, torch.preserve_format)
 
 
 def copy_from(src: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
@@ -43,9 +44,7 @@ def copy_from(src: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) 
 
 def _copied(src: torch.Tensor, dst: torch.Tensor) -> None:
     if not (src.is_cpu or dst.is_cpu) and _same_memory(src, dst) and same_elements(src, dst):
-        METER.add(
-            device_copy(src, dst)
-        )  # as at the end of `x[i] += 1`: torch leaves it there, too, and a device runs it
+        METER.add(device_copy(src, dst))  # the end of `x[i] += 1`: torch leaves it there, too, and a device runs it
         return
     source = None if src.is_cpu else device_alias(src)
     target = None if dst.is_cpu else device_alias(dst)
@@ -70,16 +69,12 @@ def _copied(src: torch.Tensor, dst: torch.Tensor) -> None:
 def clone(self: torch.Tensor, *, memory_format: torch.memory_format | None = None) -> torch.Tensor:
     """``aten::clone``: in one trip, where torch's own takes three (strides, memory, copy)."""
     options = {} if memory_format is None else {"memory_format": memory_format}
-    try:
-        copy = lent(FOUND.labels, _clone, self, **options)
-        if copy is NOT_LENT:
-            alias = device_alias(self)
-            if alias is None:
-                refuse_layout(self, "aten::clone")
-            copy = _clone(CPU_KEYS, alias, **options)
-    except RuntimeError as error:
-        raise_if_out_of_memory(error)
-        raise
+    copy = lent(FOUND.labels, CLONE, self, **options)
+    if copy is NOT_LENT:
+        alias = device_alias(self)
+        if alias is None:
+            refuse_layout(self, "aten::clone")
+        copy = made(CLONE, CPU_KEYS, alias, **options)
     out = kept(copy)
     policy = CURRENT.policy
     if policy.changes_numbers:
@@ -115,36 +110,30 @@ def to_copy(
     from_host = self.is_cpu
     same = dtype is None or dtype is self.dtype
     options: dict[str, Any] = {}
-    if memory_format not in _AS_IT_IS:
+    if memory_format not in AS_IT_IS:
         options["memory_format"] = memory_format
     if not same:
         options["dtype"] = dtype
-    convert = _clone if same else _to_copy
-    out: Any = NOT_LENT
-    try:
-        if not from_host and layout in STRIDED:
-            out = lent(FOUND.labels, convert, self, **options)
-        if out is NOT_LENT:
-            alias = None if from_host else device_alias(self)
-            strided = alias is not None or (self.layout is torch.strided and not self.is_quantized)
-            if not strided or layout not in STRIDED:
-                refuse_layout(self, "aten::_to_copy")
-            if alias is not None:
-                out = convert(CPU_KEYS, alias, **options)
-    except RuntimeError as error:
-        raise_if_out_of_memory(error)
-        raise
+    convert = CLONE if same else TO_COPY
+    out: Any = NOT_LENT if from_host or layout not in STRIDED else lent(FOUND.labels, convert, self, **options)
+    if out is NOT_LENT:
+        alias = None if from_host else device_alias(self)
+        strided = alias is not None or (self.layout is torch.strided and not self.is_quantized)
+        if not strided or layout not in STRIDED:
+            refuse_layout(self, "aten::_to_copy")
+        if alias is not None:
+            out = made(convert, CPU_KEYS, alias, **options)
     if from_host:
-        if memory_format in _AS_IT_IS and self.is_contiguous():
-            made = new_tensor(self.shape, self.stride(), dtype or self.dtype)
+        if memory_format in AS_IT_IS and self.is_contiguous():
+            fresh = new_tensor(self.shape, self.stride(), dtype or self.dtype)
         else:
             like = torch.empty_like(self, device="meta", **options)
-            made = new_tensor(tuple(like.shape), like.stride(), like.dtype)
-        target = cpu_alias(made)
+            fresh = new_tensor(tuple(like.shape), like.stride(), like.dtype)
+        target = cpu_alias(fresh)
         target.copy_(self)
         numerics.apply(CURRENT.policy, target)
         METER.transfer("h2d_bytes", self.nbytes)
-        return made
+        return fresh
     if device is None or device.type == NAME:
         moved = kept(out)
         policy = CURRENT.policy

@@ -16,7 +16,7 @@ import torch
 
 from relay.device.dlpack import DL_DTYPES
 from relay.device.labels import NOT_LENT, Labels, lent
-from relay.device.memory import NAME, adopt, check_result, is_device
+from relay.device.memory import NAME, STRIDED, check_result, is_device, kept
 from relay.device.meter import METER
 from relay.device.plain import cost_of
 from relay.device.plan import Kernel, overload, plan_of
@@ -117,11 +117,11 @@ def _kernel(name: str, way: Way, labels: Labels | None) -> Kernel:
         limited = policy.dtypes is not None or policy.memory_bytes is not None
         if (
             costs is None
-            or (layout is not None and layout is not torch.strided)
+            or layout not in STRIDED
             or (like and not (is_device(args[0]) and (device is None or device.type == NAME)))
             or not (count := elements(*args)) <= _MOST
-            or (options and options.get("pin_memory"))
-            or (limited and draws and not _may_be(policy, _dtype(args, options), count))
+            or options.get("pin_memory")
+            or (limited and draws and not _may_be(policy, dtype_of(args, options), count))
         ):
             return torchs_own(*args, device=device, layout=layout, **options)
         try:
@@ -139,20 +139,18 @@ def _kernel(name: str, way: Way, labels: Labels | None) -> Kernel:
         except (RuntimeError, ValueError, TypeError, IndexError):
             # Torch's own says so, of the device, and after it asked for the memory that the meter counts.
             return torchs_own(*args, device=device, layout=layout, **options)
-        out = made
-        if labels is None or not labels.keep(made):
-            out = adopt(made)
-            if made.dtype not in DL_DTYPES:  # the device was asked for memory, and counted it
-                METER.add(cost)
-                return out
-        METER.made(cost, 0 if grows else made.nbytes)
+        out = kept(made)
+        if out is made or made.dtype in DL_DTYPES:
+            METER.made(cost, 0 if grows else made.nbytes)
+        else:
+            METER.add(cost)  # the device was asked for memory, and counted it
         return out
 
     def torchs_own(*args: Any, **options: Any) -> torch.Tensor:
         own: torch.Tensor = make(TORCHS_OWN_KEYS, *args, **options)
         return own
 
-    def _dtype(args: tuple[Any, ...], options: dict[str, Any]) -> torch.dtype:
+    def dtype_of(args: tuple[Any, ...], options: dict[str, Any]) -> torch.dtype:
         dtype: torch.dtype = options.get("dtype") or (args[0].dtype if like else drawn or torch.get_default_dtype())
         return dtype
 

@@ -23,7 +23,6 @@ from relay.device.memory import (
     device_alias,
     host_view,
     is_device,
-    raise_if_out_of_memory,
     refuse_layout,
     shared,
     view_like,
@@ -31,6 +30,7 @@ from relay.device.memory import (
 from relay.device.meter import METER
 from relay.device.plan import Kernel, Plan, by_its_kernel, overload, plan_of
 from relay.device.policy import CURRENT, Verdict
+from relay.device.shortage import raise_if_out_of_memory
 from relay.device.words import CPU, CPU_KEYS
 
 _Tensor = torch.Tensor

@@ -21,7 +21,6 @@ from relay.device.memory import (
     empty_like_dtype,
     new_tensor,
     owned,
-    raise_if_out_of_memory,
     refuse_size,
     set_memory,
     span,
@@ -29,6 +28,7 @@ from relay.device.memory import (
 from relay.device.meter import METER
 from relay.device.plan import Kernel, overload
 from relay.device.policy import CURRENT
+from relay.device.shortage import made
 from relay.device.storage import bytes_of, give
 from relay.device.words import CPU, CPU_KEYS
 
@@ -120,12 +120,8 @@ def empty(
         raise RuntimeError("Only dense CPU tensors can be pinned")
     labels, policy = FOUND.labels, CURRENT.policy
     if labels is not None and policy.dtypes is None and policy.memory_bytes is None:  # torch says all there is to say
-        try:
-            made = torch.empty(size, dtype=dtype, device=CPU, memory_format=memory_format)
-        except RuntimeError as error:
-            raise_if_out_of_memory(error)
-            raise
-        return owned(labels, made, filled=_fills())
+        fresh = made(torch.empty, size, dtype=dtype, device=CPU, memory_format=memory_format)
+        return owned(labels, fresh, filled=_fills())
     extents = tuple(map(int, size))
     if extents and min(extents) < 0:
         negative = next(extent for extent in extents if extent < 0)

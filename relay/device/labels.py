@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 
+from relay.device.shortage import raise_if_out_of_memory
 from relay.device.words import CPU_KEYS, SHORTS, WORDS
 
 __all__ = ["FOUND", "NOT_LENT", "SET", "Labels", "Loans", "both_lent", "lent", "others"]
@@ -184,6 +185,9 @@ def lent(labels: Labels | None, kernel: Callable[..., Any], first: torch.Tensor,
         WORDS[keys] = cpus
         SHORTS[storage] = labels.cpu
         return kernel(CPU_KEYS, first, *rest, **kwargs)
+    except RuntimeError as error:
+        raise_if_out_of_memory(error)
+        raise
     finally:
         SHORTS[device] = labels.ours
         WORDS[keys] = whose

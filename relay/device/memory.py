@@ -8,17 +8,17 @@ through DLPack, and is as that aligns.
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 
 import torch
 
 from relay.device.dlpack import DL_CPU, DL_DTYPES, DL_EXT, EXPORT, IMPORT, device_word, flip
-from relay.device.errors import OutOfMemory, UnsupportedLayout
+from relay.device.errors import UnsupportedLayout
 from relay.device.labels import FOUND, Labels
 from relay.device.meter import METER
 from relay.device.policy import CURRENT
+from relay.device.shortage import DeviceOutOfMemory, raise_if_out_of_memory
 from relay.device.words import BYTES, CPU, CPU_KEYS, SHORTS, WORDS
 
 NAME = "spyre"
@@ -41,20 +41,6 @@ STRIDED = (None, torch.strided)
 """What a call may say of the layout."""
 MOST = 2**63 - 1
 """The largest size, stride or number of bytes that torch knows."""
-
-
-class DeviceOutOfMemory(OutOfMemory, torch.OutOfMemoryError):  # type: ignore[misc]
-    """Caught by ``except torch.OutOfMemoryError``, too."""
-
-
-_TOO_MUCH = re.compile(r"DefaultCPUAllocator: .*tried to allocate (\d+) bytes")
-
-
-def raise_if_out_of_memory(error: RuntimeError) -> None:
-    """A CPU kernel that found no memory for its result: the device's memory is the host's, so that is the device's."""
-    found = _TOO_MUCH.search(str(error))
-    if found:
-        raise DeviceOutOfMemory(int(found.group(1)), CURRENT.policy.memory_bytes) from error
 
 
 def allocate(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> torch.Tensor:

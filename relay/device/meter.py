@@ -313,14 +313,20 @@ class Meter:
     def transfer(self, field: str, size: int) -> None:
         """``size`` bytes went ``h2d_bytes`` or ``d2h_bytes``."""
         with self._lock:
-            if not self._comparing:
-                key = (field, size)
-                self._owe(self._transfers.get(key) or self._transfer_of(key))
+            self.transfer_alone(field, size)
+
+    def transfer_alone(self, field: str, size: int) -> None:
+        """`transfer` for a caller who knows that there is no other thread."""
+        if not self._comparing:
+            key = (field, size)
+            self._owe(self._transfers.get(key) or self._transfer_of(key))
 
     def _transfer_of(self, key: tuple[str, int]) -> Cost:
         field, size = key
-        nanoseconds = int(self._launch_ns + size / self._pcie_gbps)
-        return self._transfers.keep(key, Cost((_SLOT[field], _NS), (size, nanoseconds)))
+        return self._transfers.keep(key, Cost((_SLOT[field], _NS), (size, self._transfer_ns(size))))
+
+    def _transfer_ns(self, size: int) -> int:
+        return int(self._launch_ns + size / self._pcie_gbps)
 
     def made(self, cost: Cost, size: int) -> None:
         """A kernel ran, into ``size`` bytes that the device gave out."""
@@ -328,22 +334,16 @@ class Meter:
             self.add_alone(cost)
             self._owe(self._allocations.get(size) or self._allocation_of(size))
 
-    def fetched(self, size: int) -> None:
-        """`transfer` to the host, for a caller who knows that there is no other thread."""
-        if not self._comparing:
-            key = ("d2h_bytes", size)
-            self._owe(self._transfers.get(key) or self._transfer_of(key))
-
     def sent(self, size: int) -> None:
-        """``size`` bytes came from the host, into as many that the device gave out; as `fetched`."""
+        """``size`` bytes came from the host, into as many that the device gave out; as `transfer_alone`."""
         if self._comparing:
             self.allocation(size)
         else:
             self._owe(self._sent.get(size) or self._sent_of(size))
 
     def _sent_of(self, size: int) -> Cost:
-        nanoseconds = int(self._launch_ns + size / self._pcie_gbps)
-        return self._sent.keep(size, Cost((_H2D, _NS, _ALLOCS, _ALLOC_BYTES), (size, nanoseconds, 1, size)))
+        amounts = size, self._transfer_ns(size), 1, size
+        return self._sent.keep(size, Cost((_H2D, _NS, _ALLOCS, _ALLOC_BYTES), amounts))
 
     def allocation(self, size: int) -> None:
         """The device gave out ``size`` bytes."""

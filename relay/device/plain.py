@@ -15,10 +15,11 @@ import torch
 from relay.device import numerics
 from relay.device.errors import UnsupportedDtype
 from relay.device.labels import FOUND, SET, Labels, Loans, others
-from relay.device.memory import adopt, check_result, raise_if_out_of_memory, refuse_layout
+from relay.device.memory import adopt, check_result, refuse_layout
 from relay.device.meter import METER, Cost, Memo
 from relay.device.plan import Kernel, Plan
 from relay.device.policy import CURRENT
+from relay.device.shortage import raise_if_out_of_memory
 from relay.device.words import CPU_KEYS, SHORTS, WORDS
 
 General = Callable[[tuple[Any, ...], dict[str, Any]], Any]

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 import torch._tensor_str as printed
 
+from relay.device.copies import CLONE
 from relay.device.labels import FOUND, NOT_LENT, lent
 from relay.device.memory import WITHOUT_A_WILL, device_alias
 from relay.device.meter import METER
 
-_clone = torch.ops.aten.clone.default._handle.redispatch_boxed
 _FEW = 1 << 12
 
 
@@ -24,7 +24,7 @@ def install() -> None:
     def tensor_str(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if not self.is_cpu and type(self) in WITHOUT_A_WILL:
             # A copy is made sooner than an alias, but of much it would take memory.
-            copy = lent(FOUND.labels, _clone, self) if self.numel() <= _FEW else NOT_LENT
+            copy = lent(FOUND.labels, CLONE, self) if self.numel() <= _FEW else NOT_LENT
             there = device_alias(self) if copy is NOT_LENT else copy
             if there is not None:
                 METER.transfer("d2h_bytes", self.nbytes)

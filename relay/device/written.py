@@ -16,7 +16,6 @@ from relay.device.memory import (
     cpu_alias,
     empty_like_dtype,
     lies_in_bytes,
-    raise_if_out_of_memory,
     set_memory,
     span,
 )
@@ -24,6 +23,7 @@ from relay.device.meter import METER
 from relay.device.plain import NUMBERS, General, cost_of
 from relay.device.plan import Kernel, Plan
 from relay.device.policy import CURRENT
+from relay.device.shortage import raise_if_out_of_memory
 from relay.device.words import CPU, CPU_KEYS, WORDS
 
 _Tensor = torch.Tensor
